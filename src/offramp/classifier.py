@@ -1,0 +1,345 @@
+"""The facade: fit, predict, evaluate, save, load.
+
+A scikit-learn classifier over texts. `offramp train` and the other verbs are thin shells around it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator, ClassifierMixin
+
+from offramp.config import Config, load_recipe, override
+from offramp.data.labels import Labels
+from offramp.data.sampling import sorted_batches, stratified_sample, stratified_split
+from offramp.data.sources import Table, read
+from offramp.data.tokens import Tokens, limit
+from offramp.encoder.load import load_backbone, load_tokenizer
+from offramp.errors import ConfigError, DataError, ModelError, unknown_name
+from offramp.exits import checkpoint
+from offramp.exits.model import MultiExitModel, build
+from offramp.objectives import objective
+from offramp.optimise.journal import Watch
+from offramp.optimise.loop import Loop, Result, check
+from offramp.optimise.run_folder import claim, fingerprint
+from offramp.optimise.saved_state import SavedState
+from offramp.policies import POLICIES, policy
+from offramp.report.metrics import Evaluation, scores
+from offramp.runtime.torch_engine import decide
+from offramp.types import Example, Label, Policy
+
+Texts = Sequence[str] | Sequence[tuple[str, str]] | Sequence[Example]
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """What a text was answered, how surely, and where it left."""
+
+    label: Label
+    probability: float
+    depth: int
+
+
+class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """A text classifier with an exit after every layer.
+
+    `recipe` names a configuration, `settings` changes single fields of it (a mapping, or a list of "key=value").
+    `policy`, `threshold` and `depth` say when a text leaves; they may change after fitting.
+
+    >>> from offramp import Classifier
+    >>> texts = ["I love it", "what a joy", "so good", "I hate it", "what a pain", "so bad"]
+    >>> labels = ["yes", "yes", "yes", "no", "no", "no"]
+    >>> classifier = Classifier(settings={"optimise.epochs": 1}).fit(texts, labels)
+    >>> sorted(set(classifier.predict(["love", "hate"]))) <= ["no", "yes"]
+    True
+    """
+
+    def __init__(
+        self,
+        recipe: str = "acl",
+        backbone: str | None = None,
+        settings: Mapping[str, Any] | Sequence[str] | None = None,
+        seed: int | None = None,
+        policy: str | None = None,
+        threshold: float | None = None,
+        depth: int | None = None,
+        batch_size: int = 64,
+    ) -> None:
+        self.recipe = recipe
+        self.backbone = backbone
+        self.settings = settings
+        self.seed = seed
+        self.policy = policy
+        self.threshold = threshold
+        self.depth = depth
+        self.batch_size = batch_size
+
+    # --- configuration
+
+    def config(self) -> Config:
+        """The resolved configuration this classifier trains with."""
+        given = self.settings or {}
+        extra = [f"{key}={value}" for key, value in given.items()] if isinstance(given, Mapping) else list(given)
+        if self.backbone is not None:
+            extra.append(f"encoder.backbone={self.backbone}")
+        if self.seed is not None:
+            extra.append(f"optimise.seed={self.seed}")
+        return override(load_recipe(self.recipe), extra)
+
+    # --- training
+
+    def fit(self, X: Any, y: Sequence[Label], validation: tuple[Any, Sequence[Label]] | None = None) -> Classifier:
+        """Fine-tune on texts (or pairs of texts) and their labels."""
+        self.fit_table(
+            _table(X, y, "training texts"),
+            _table(*validation, "validation texts") if validation is not None else None,
+        )
+        return self
+
+    def fit_table(
+        self,
+        train: Table,
+        validation: Table | None = None,
+        folder: Path | None = None,
+        resume: bool = False,
+        overwrite: bool = False,
+        watch: Watch | None = None,
+    ) -> Result:
+        """Fine-tune on tables.
+
+        With a folder, the model is saved there, checkpoints go into its `training`, and a run that was stopped can be
+        resumed; nothing is written before the data and the backbone have been read.
+        """
+        config = self.config()
+        check(config)
+        labels, learn, held = _divide(train, validation, config)
+        backbone = load_backbone(config.encoder.backbone, config.encoder.revision, config.encoder.attention)
+        tokenizer = load_tokenizer(config.encoder.backbone, config.encoder.revision)
+        with torch.random.fork_rng():
+            torch.manual_seed(config.optimise.seed)
+            model = build(
+                backbone,
+                labels.names,
+                exit_kind=config.exits.kind,
+                exit_size=config.exits.size,
+                exit_heads=config.exits.heads,
+                exit_dropout=config.exits.dropout,
+            )
+            model.config.max_tokens = _limit(model, tokenizer, config.data.max_length)
+            learn_tokens = _tokens(tokenizer, learn, labels, model.config.max_tokens)
+            held_tokens = _tokens(tokenizer, held, labels, model.config.max_tokens)
+            if folder:
+                checkpoint.vacant(folder, resume, overwrite)
+                if overwrite and not resume:
+                    checkpoint.clear(folder)
+                claim(folder / "training", config, fingerprint(learn, held), resume)
+            loop = Loop(
+                model,
+                _objective(config, labels, learn),
+                config,
+                learn_tokens,
+                held_tokens,
+                lambda truth, predicted: scores(truth, predicted, len(labels)).value(config.optimise.metric),
+                folder / "training" if folder else None,
+                watch,
+            )
+            result = loop.run(resume)
+        self._adopt(model, tokenizer, config)
+        self.held_out_ = read(held)
+        if folder:
+            self.save(folder)
+            SavedState(folder / "training").remove()
+        return result
+
+    def _adopt(self, model: MultiExitModel, tokenizer: Any, config: Config) -> None:
+        self.model_, self.tokenizer_, self.config_ = model, tokenizer, config
+        self.labels_ = Labels(tuple(model.config.labels))
+        self.classes_ = np.array(self.labels_.names)
+
+    # --- prediction
+
+    def predict(self, X: Any) -> np.ndarray[Any, Any]:
+        """The label of each text."""
+        return np.array([p.label for p in self.decide(X)], dtype=self.classes_.dtype)
+
+    def predict_proba(self, X: Any) -> np.ndarray[Any, Any]:
+        """The probability of each class, by the exit where the text left, (texts, classes)."""
+        logits, _ = self._run(_examples(X))
+        return np.asarray(torch.softmax(logits, dim=1))
+
+    def decide(self, X: Any) -> list[Prediction]:
+        """Label, probability and depth of each text."""
+        logits, depths = self._run(_examples(X))
+        top, index = torch.softmax(logits, dim=1).max(dim=1)
+        names = self.labels_.names
+        return [
+            Prediction(names[i], p, d) for i, p, d in zip(index.tolist(), top.tolist(), depths.tolist(), strict=True)
+        ]
+
+    def stream(self, examples: Iterable[Example], chunk: int = 1024) -> Iterator[Prediction]:
+        """Predictions in the order of the texts, a chunk at a time: memory does not grow."""
+        waiting: list[Example] = []
+        for example in examples:
+            waiting.append(example)
+            if len(waiting) == chunk:
+                yield from self.decide(waiting)
+                waiting = []
+        if waiting:
+            yield from self.decide(waiting)
+
+    def evaluate(self, data: Table) -> Evaluation:
+        """Scores under the policy, and of every exit on its own."""
+        truth = _encode(self.labels_, data)
+        examples = data.examples
+        logits, depths = self._run(examples)
+        tokens = self._tokenise(examples)
+        by_exit = {d: torch.zeros(len(examples), dtype=torch.int64) for d in range(1, self.model_.depth + 1)}
+        with torch.inference_mode():
+            for rows in sorted_batches(tokens.lengths, self.batch_size):
+                for depth, output in self.model_.outputs(tokens.batch(rows).to(self.model_.device)).items():
+                    by_exit[depth][torch.tensor(rows)] = output.logits.argmax(dim=1).cpu()
+        return Evaluation.of(
+            truth,
+            logits.argmax(dim=1).tolist(),
+            depths.tolist(),
+            {depth: found.tolist() for depth, found in by_exit.items()},
+            self.model_.config.trained_exits,
+            self.model_.depth,
+            list(self.labels_.names),
+            self.policy_in_force(),
+        )
+
+    def policy_in_force(self) -> dict[str, object]:
+        """The policy's name and the settings it uses."""
+        self._check_fitted()
+        config = self.config_.policy
+        name = self.policy if self.policy is not None else config.name
+        found: dict[str, object] = {"name": name}
+        if name not in POLICIES:
+            raise unknown_name("policy", name, POLICIES)
+        if name == "confidence":
+            found["threshold"] = self.threshold if self.threshold is not None else config.threshold
+        if name == "fixed":
+            depth = self.depth if self.depth is not None else config.depth
+            if not 0 <= depth <= self.model_.depth:
+                raise ConfigError(f"`depth` should be between 1 and {self.model_.depth}. Found {depth}.")
+            found["depth"] = depth or self.model_.depth
+        return found
+
+    def _policy(self) -> Policy:
+        found: dict[str, Any] = self.policy_in_force()
+        return policy(found["name"], found.get("threshold", 1.0), found.get("depth", 0))
+
+    def _run(self, examples: list[Example]) -> tuple[torch.Tensor, torch.Tensor]:
+        """Logits (N, C) and depths (N,) of texts in their order."""
+        chosen = self._policy()
+        tokens = self._tokenise(examples)
+        logits = torch.empty(len(examples), len(self.labels_))
+        depths = torch.empty(len(examples), dtype=torch.int64)
+        for rows in sorted_batches(tokens.lengths, self.batch_size):
+            decision = decide(self.model_, tokens.batch(rows).to(self.model_.device), chosen)
+            logits[torch.tensor(rows)] = decision.logits.float().cpu()
+            depths[torch.tensor(rows)] = decision.depth.cpu()
+        return logits, depths
+
+    def _tokenise(self, examples: list[Example]) -> Tokens:
+        self._check_fitted()
+        return Tokens.of(self.tokenizer_, examples, self.model_.config.max_tokens)
+
+    def _check_fitted(self) -> None:
+        if not hasattr(self, "model_"):
+            raise ModelError("A classifier should be fitted or loaded first: call fit(texts, labels) or load(folder).")
+
+    # --- on disk
+
+    def save(self, folder: str | Path) -> None:
+        """Write a model folder."""
+        self._check_fitted()
+        checkpoint.save(Path(folder), self.model_, self.tokenizer_, self.config_)
+
+    @classmethod
+    def load(cls, folder: str | Path, **parameters: Any) -> Classifier:
+        """Read a model folder; `parameters` are the constructor's."""
+        model, tokenizer, config = checkpoint.load(Path(folder))
+        classifier = cls(**{"recipe": config.recipe, **parameters})
+        classifier._adopt(model, tokenizer, config)
+        return classifier
+
+
+# --- from what users give to what the stages take
+
+
+def _examples(texts: Any) -> list[Example]:
+    """Strings, pairs or examples as examples."""
+    if isinstance(texts, str):
+        raise DataError("Texts should be a list. Found one string: put it in a list.")
+    # A bare pair would read as a text and its label.
+    given = [Example(*item) if isinstance(item, tuple | list) and len(item) == 2 else item for item in texts]
+    return read(given, labels_required=False).examples if given else []
+
+
+def _table(texts: Any, labels: Sequence[Label], name: str) -> Table:
+    if len(texts) != len(labels):
+        raise DataError(f"There should be as many labels as texts. Found {len(texts)} texts and {len(labels)} labels.")
+    examples = [
+        Example(e.text, e.pair, label.item() if isinstance(label, np.generic) else label)
+        for e, label in zip(_examples(texts), labels, strict=True)
+    ]
+    return read(examples)
+
+
+def _divide(train: Table, validation: Table | None, config: Config) -> tuple[Labels, list[Example], list[Example]]:
+    """The labels, the texts to learn from, and the texts to validate on."""
+    draw = torch.Generator().manual_seed(config.optimise.seed)
+    labels = Labels.of(e.label for e in train.examples if e.label is not None)
+    learn = train.examples
+    if 0 < config.data.cap < len(learn):
+        rows = stratified_sample(_encode(labels, train), config.data.cap, draw)
+        learn = [learn[row] for row in rows]
+    if validation is not None:
+        _encode(labels, validation)
+        return labels, learn, validation.examples
+    kept, held = stratified_split(
+        [labels.index(e.label) for e in learn if e.label is not None], config.data.validation, draw
+    )
+    return labels, [learn[row] for row in kept], [learn[row] for row in held]
+
+
+def _encode(labels: Labels, data: Table) -> list[int]:
+    """The labels' numbers; a label the model does not know is named with its place."""
+    return labels.encode(data.labels, data.where)
+
+
+def _tokens(tokenizer: Any, examples: list[Example], labels: Labels, most: int) -> Tokens:
+    return Tokens.of(tokenizer, examples, most, labels.encode(e.label for e in examples if e.label is not None))
+
+
+def _limit(model: MultiExitModel, tokenizer: Any, wanted: int) -> int:
+    """Tokens a text may have."""
+    usable = model.encoder.family.usable_positions(model.encoder.backbone.config)
+    return limit(tokenizer, usable, wanted)
+
+
+def _objective(config: Config, labels: Labels, learn: list[Example]) -> Any:
+    settings = config.objective
+    weights = None
+    if settings.class_weights == "balanced":
+        counts = Counter(labels.index(e.label) for e in learn if e.label is not None)
+        weights = torch.tensor(
+            [len(learn) / (len(labels) * counts[k]) if counts[k] else 0.0 for k in range(len(labels))]
+        )
+    return objective(
+        settings.name,
+        temperature=settings.temperature,
+        weight=settings.weight,
+        denominator=settings.denominator,
+        reduction=settings.reduction,
+        label_smoothing=settings.label_smoothing,
+        class_weights=weights,
+    )

@@ -1,0 +1,314 @@
+"""Verbs: `offramp VERB THING`.
+
+Results go to standard output, progress and warnings to standard error. Exit codes: 0 done, 2 misuse, 1 failure,
+130 interrupted. Heavy imports happen inside the verbs, so that `--help` answers at once.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import warnings
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import typer
+
+from offramp.errors import OfframpError, UserError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from offramp.classifier import Classifier
+    from offramp.data.sources import Table
+    from offramp.optimise.loop import Result
+    from offramp.report.metrics import Evaluation
+
+app = typer.Typer(
+    name="offramp",
+    help="Text classifiers with an exit after every layer.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+TextColumns = Annotated[
+    list[str] | None, typer.Option("--text", help="Column that holds the text; twice for a pair of texts.")
+]
+LabelColumn = Annotated[str | None, typer.Option("--label", help="Column that holds the label.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
+PolicyName = Annotated[str | None, typer.Option("--policy", help="When a text leaves: never, fixed or confidence.")]
+Threshold = Annotated[float | None, typer.Option(help="`confidence`: top probability from which a text leaves.")]
+Depth = Annotated[int | None, typer.Option(help="`fixed`: the depth at which every text leaves.")]
+ModelFolder = Annotated[Path, typer.Argument(metavar="MODEL", help="Folder that `offramp train` wrote.")]
+
+
+@app.command()
+def train(
+    data: Annotated[
+        str, typer.Argument(metavar="TRAIN", help="CSV, TSV, JSONL or Parquet file, or a data set's name.")
+    ],
+    out: Annotated[Path, typer.Option(help="Folder for the model and its report.")],
+    validation: Annotated[str | None, typer.Option(help="Labelled texts that choose the best epoch.")] = None,
+    recipe: Annotated[str, typer.Option(help="Named configuration; `offramp recipes` lists them.")] = "acl",
+    backbone: Annotated[str | None, typer.Option(help="minilm-l6, a Hugging Face name, or a folder.")] = None,
+    text: TextColumns = None,
+    label: LabelColumn = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of everything random.")] = None,
+    settings: Annotated[list[str] | None, typer.Option("--set", help="Change a field: optimise.epochs=3.")] = None,
+    resume: Annotated[bool, typer.Option(help="Go on from the last checkpoint in --out.")] = False,
+    overwrite: Annotated[bool, typer.Option(help="Replace the model in --out.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Fine-tune a classifier on labelled texts."""
+    result, validated = _train(
+        data, out, validation, recipe, backbone, text, label, seed, settings or [], resume, overwrite
+    )
+    report = out / "report.html"
+    if as_json:
+        found: dict[str, Any] = {"out": str(out), "report": str(report), **asdict(result)}
+        _print_json(found | {"validation": validated.to_json()})
+        return
+    typer.echo(
+        f"best epoch {result.best_epoch} of {result.epochs}: validation {result.metric} {result.score:.4f} "
+        f"({validated.n} texts, {result.seconds:.0f} s)"
+    )
+    typer.echo(f"model   {out}\nreport  {report}")
+
+
+@app.command()
+def evaluate(
+    model: ModelFolder,
+    data: Annotated[str, typer.Argument(metavar="DATA", help="Labelled texts.")],
+    policy: PolicyName = None,
+    threshold: Threshold = None,
+    depth: Depth = None,
+    text: TextColumns = None,
+    label: LabelColumn = None,
+    report: Annotated[Path | None, typer.Option(help="Also write a page with pictures to this file.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Score a model on labelled texts, under a policy and exit by exit."""
+    classifier = _load(model, policy, threshold, depth)
+    evaluation = classifier.evaluate(_read(classifier, data, text, label))
+    if report:
+        _write_report(report, f"{model.name} on {Path(data).name}", classifier, evaluation, model)
+    if as_json:
+        _print_json(evaluation.to_json())
+    else:
+        _print_evaluation(evaluation)
+
+
+@app.command()
+def predict(
+    model: ModelFolder,
+    file: Annotated[
+        str, typer.Argument(metavar="[FILE|-]", help="One text per line, or CSV, TSV, JSONL, Parquet.")
+    ] = "-",
+    policy: PolicyName = None,
+    threshold: Threshold = None,
+    depth: Depth = None,
+    text: TextColumns = None,
+    as_json: Json = False,
+) -> None:
+    """Answer texts, in their order, as a stream."""
+    from offramp.data.sources import stream
+
+    classifier = _load(model, policy, threshold, depth)
+    source = sys.stdin.buffer if file == "-" else Path(file)
+    examples = stream(source, text=text or classifier.config_.data.text)
+    for found in classifier.stream(examples):
+        if as_json:
+            typer.echo(json.dumps({"label": found.label, "probability": found.probability, "depth": found.depth}))
+        else:
+            typer.echo(f"{found.label}\t{found.probability:.4f}\t{found.depth}")
+
+
+@app.command()
+def recipes(
+    name: Annotated[str | None, typer.Argument(help="Show this recipe with every field written out.")] = None,
+    as_json: Json = False,
+) -> None:
+    """List the named configurations, or show one."""
+    from offramp.config import load_recipe, to_mapping, to_toml
+    from offramp.config import recipes as known
+
+    if name is not None:
+        config = load_recipe(name)
+        if as_json:
+            _print_json(to_mapping(config))
+        else:
+            typer.echo(to_toml(config), nl=False)
+        return
+    found = known()
+    if as_json:
+        _print_json([{"name": key, "about": about} for key, about in found.items()])
+        return
+    width = max(len(key) for key in found)
+    for key, about in found.items():
+        typer.echo(f"{key:<{width}}  {about}")
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder for the model and its report.")] = Path("offramp-demo"),
+    recipe: Annotated[str, typer.Option(help="Named configuration.")] = "acl",
+    settings: Annotated[list[str] | None, typer.Option("--set", help="Change a field: optimise.epochs=3.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Train on the built-in support-desk messages, evaluate, predict, and write the report."""
+    from offramp.demo import QUESTIONS, data_file
+
+    result, _ = _train(
+        str(data_file("train")), out, str(data_file("validation")), recipe, None, None, None, None, settings or [],
+        resume=False, overwrite=True,
+    )  # fmt: skip
+    classifier = _load(out, None, None, None)
+    evaluation = classifier.evaluate(_read(classifier, str(data_file("test")), None, None))
+    report = out / "report.html"
+    _write_report(report, "Support-desk routing: test messages", classifier, evaluation, out)
+    answers = classifier.decide(list(QUESTIONS))
+    if as_json:
+        found = [{"text": q, **asdict(a)} for q, a in zip(QUESTIONS, answers, strict=True)]
+        _print_json({"out": str(out), "report": str(report), "test": evaluation.to_json(), "answers": found})
+        return
+    for question, answer in zip(QUESTIONS, answers, strict=True):
+        typer.echo(f"{answer.label:<15} {answer.probability:.2f}  depth {answer.depth}  {question}")
+    typer.echo("")
+    _print_evaluation(evaluation)
+    typer.echo(f"\ntrained in {result.seconds:.0f} s; model {out}, report {report}")
+
+
+def main() -> NoReturn:
+    """The command line's entry: runs a verb and turns what goes wrong into a sentence and an exit code."""
+    warnings.showwarning = _show_warning  # type: ignore[assignment]
+    try:
+        app()
+    except UserError as error:
+        _say(f"error: {error}")
+        sys.exit(2)
+    except OfframpError as error:
+        _say(f"error: {error}")
+        sys.exit(1)
+    except KeyboardInterrupt:
+        sys.exit(130)
+    sys.exit(0)
+
+
+# --- what the verbs share
+
+
+def _train(
+    data: str,
+    out: Path,
+    validation: str | None,
+    recipe: str,
+    backbone: str | None,
+    text: list[str] | None,
+    label: str | None,
+    seed: int | None,
+    settings: list[str],
+    resume: bool,
+    overwrite: bool,
+) -> tuple[Result, Evaluation]:
+    """Train, save, validate, report."""
+    from offramp.config import load_recipe, override
+
+    extra = [f"data.text={','.join(text)}"] if text else []
+    extra += [f"data.label={label}"] if label else []
+    config = override(load_recipe(recipe), [*settings, *extra])
+
+    from offramp.classifier import Classifier
+    from offramp.data.sources import read
+    from offramp.exits import checkpoint
+    from offramp.progress import ProgressBar
+
+    checkpoint.vacant(out, resume, overwrite)
+    columns: dict[str, Any] = {"text": config.data.text, "label": config.data.label}
+    train_table = read(data, **columns)
+    validation_table = read(validation, **columns) if validation else None
+    classifier = Classifier(recipe, backbone, [*settings, *extra], seed)
+    with ProgressBar(_console()) as bar:
+        result = classifier.fit_table(train_table, validation_table, out, resume, overwrite, bar)
+    validated = classifier.evaluate(classifier.held_out_)
+    _write_report(out / "report.html", f"{out.name}: validation texts", classifier, validated, out)
+    return result, validated
+
+
+def _load(model: Path, policy: str | None, threshold: float | None, depth: int | None) -> Classifier:
+    from offramp.classifier import Classifier
+
+    classifier = Classifier.load(model, policy=policy, threshold=threshold, depth=depth)
+    chosen = classifier.policy_in_force()
+    trained = classifier.model_.config.trained_exits
+    if chosen["name"] == "fixed" and chosen["depth"] not in trained:
+        _say(f"warning: the exit at depth {chosen['depth']} was not trained; trained: {', '.join(map(str, trained))}")
+    return classifier
+
+
+def _read(classifier: Classifier, data: str, text: list[str] | None, label: str | None) -> Table:
+    from offramp.data.sources import read
+
+    columns = classifier.config_.data
+    return read(data, text=text or columns.text, label=label or columns.label)
+
+
+def _write_report(file: Path, title: str, classifier: Classifier, evaluation: Evaluation, model: Path) -> None:
+    from offramp.config import to_mapping
+    from offramp.report.history import read_history
+    from offramp.report.page import render
+
+    config = classifier.config_
+    facts = {
+        "recipe": config.recipe,
+        "backbone": config.encoder.backbone,
+        "layers": str(classifier.model_.depth),
+        "labels": str(len(classifier.labels_)),
+        "policy": ", ".join(f"{k} {v}" if k != "name" else str(v) for k, v in evaluation.policy.items()),
+    }
+    page = render(title, evaluation, read_history(model / "training" / "log.jsonl"), to_mapping(config), facts)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(page, "utf-8")
+
+
+def _print_evaluation(evaluation: Evaluation) -> None:
+    from rich.console import Console
+    from rich.table import Table as RichTable
+
+    console = Console(highlight=False)
+    layers = len(evaluation.by_exit)
+    console.print(
+        f"accuracy {evaluation.accuracy:.4f}  macro-F1 {evaluation.macro_f1:.4f}  Matthews {evaluation.mcc:.4f}  "
+        f"mean depth {evaluation.mean_depth:.2f} of {layers}  ({evaluation.n} texts)"
+    )
+    table = RichTable("depth", "accuracy", "macro-F1", "Matthews", "texts that left here")
+    for row in evaluation.by_exit:
+        cells = [f"{value:.4f}" if row.trained else "untrained" for value in (row.accuracy, row.macro_f1, row.mcc)]
+        table.add_row(str(row.depth), *cells, str(evaluation.depths[row.depth]))
+    console.print(table)
+
+
+def _print_json(value: Any) -> None:
+    typer.echo(json.dumps(value, ensure_ascii=False))
+
+
+def _console() -> Console:
+    from rich.console import Console
+
+    return Console(stderr=True)
+
+
+def _say(text: str) -> None:
+    typer.echo(text, err=True)
+
+
+def _show_warning(message: Warning | str, category: type[Warning], *_: Any) -> None:
+    """Warnings of ours are for the user; those of libraries are not."""
+    if category.__module__.startswith("offramp"):
+        _say(f"warning: {message}")
+
+
+if __name__ == "__main__":
+    main()

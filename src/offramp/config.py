@@ -1,0 +1,355 @@
+"""Configuration: one frozen dataclass per stage; TOML in, TOML out, dotted overrides.
+
+The string under a field is its help text. Defaults stand here once; a recipe says only what differs.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import inspect
+import itertools
+import tomllib
+import typing
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from importlib import resources
+from typing import Any, TypeVar
+
+from offramp.errors import ConfigError, unknown_name
+
+
+@dataclass(frozen=True)
+class DataConfig:
+    """TEXT -> TOKENS."""
+
+    text: tuple[str, ...] = ()
+    "Columns that hold the text, or the two texts of a pair. Empty: `text`, `sentence`, or `sentence1` + `sentence2`."
+    label: str = "label"
+    "Column that holds the label."
+    max_length: int = 256
+    "Tokens a text is cut to, special tokens included; never more than the backbone takes."
+    cap: int = 0
+    "At most this many training texts, drawn so that the shares of the labels stay. 0: all."
+    validation: float = 0.1
+    "Share of the training texts held out for early stopping when no validation file is given."
+    sampler: str = "length"
+    "`length`: texts of like length share a batch. `balanced`: `per_class` texts of each label drawn for a batch."
+    per_class: int = 4
+    "Texts of each label in a batch of the `balanced` sampler."
+
+
+@dataclass(frozen=True)
+class EncoderConfig:
+    """TOKENS -> LAYER STATES."""
+
+    backbone: str = "minilm-l6"
+    "`minilm-l6`, a Hugging Face name, or a folder."
+    revision: str = ""
+    "Commit, tag or branch of a Hugging Face name. Empty: the newest, or the alias's pinned one."
+    attention: str = "sdpa"
+    "Attention implementation: `sdpa` or `eager`."
+
+
+@dataclass(frozen=True)
+class ExitsConfig:
+    """STATES -> REPRESENTATION, LOGITS AT EACH DEPTH."""
+
+    kind: str = "mha"
+    "`mha` or `linear`."
+    size: int = 64
+    "Width of an `mha` exit's representation (d_e)."
+    heads: int = 4
+    "Attention heads of an `mha` exit."
+    dropout: float = 0.1
+    "Dropout inside the exit."
+
+
+@dataclass(frozen=True)
+class ObjectiveConfig:
+    """REPRESENTATION, LOGITS -> LOSS."""
+
+    name: str = "acl"
+    "`ce`, `scl` or `acl`."
+    temperature: float = 0.5
+    "tau: divides the similarities."
+    weight: float = 0.02
+    "lambda: share of the contrastive term; the cross entropy has 1 - lambda."
+    denominator: str = "others"
+    "Over whom the contrast normalises: `others` (SCL eq. 3) or `all`, self included (ACL eq. 1)."
+    reduction: str = "sum"
+    "Over the anchors: `sum` (as the papers print it) or `mean`."
+    label_smoothing: float = 0.0
+    "Label smoothing of the cross entropy."
+    class_weights: str = "none"
+    "`none`, or `balanced`: a label's weight in the cross entropy is inverse to its frequency."
+
+
+@dataclass(frozen=True)
+class AlignmentConfig:
+    """ACL-Grad: drop the contrastive term where its gradient turns away from the cross entropy's."""
+
+    scope: str = "none"
+    "`none`; `exact`: the angle over all trainable parameters; `exit`: over the exit and its input only."
+    threshold: float = 90.0
+    "Degrees; a larger angle drops the term for this batch."
+
+
+@dataclass(frozen=True)
+class OptimiseConfig:
+    """LOSS -> PARAMETERS."""
+
+    strategy: str = "single"
+    "`single`: the backbone and the last exit."
+    epochs: int = 15
+    "Passes over the training texts."
+    batch_size: int = 16
+    "Texts in a batch."
+    accumulation: int = 1
+    "Batches whose gradients make one update."
+    lr_backbone: float = 2e-5
+    "Peak learning rate of the backbone."
+    lr_exit: float = 2e-5
+    "Peak learning rate of the exits."
+    weight_decay: float = 0.01
+    "AdamW's weight decay; biases and normalisations have none."
+    warmup: float = 0.1
+    "Share of the updates over which the learning rate rises; then it falls linearly to 0."
+    clip: float = 1.0
+    "Largest gradient norm. 0: no clipping."
+    patience: int = 0
+    "Stop after this many epochs without a better validation score. 0: never."
+    metric: str = "accuracy"
+    "Validation score that chooses the best epoch: `accuracy`, `macro_f1` or `mcc`."
+    checkpoint_steps: int = 0
+    "Updates between checkpoints within an epoch. 0: one at the end of each epoch."
+    precision: str = "no"
+    "`no` or `bf16`: accelerate's mixed precision."
+    seed: int = 0
+    "Seed of everything random."
+
+
+@dataclass(frozen=True)
+class PolicyConfig:
+    """LOGITS SO FAR -> LEAVE OR STAY."""
+
+    name: str = "never"
+    "`never`, `fixed` or `confidence`."
+    threshold: float = 0.9
+    "`confidence`: top probability from which a text leaves."
+    depth: int = 0
+    "`fixed`: the depth at which every text leaves. 0: the last."
+
+
+@dataclass(frozen=True)
+class Config:
+    """A whole run: what a recipe names and a run writes beside its result."""
+
+    recipe: str = "defaults"
+    "Name of the recipe this configuration started from."
+    about: str = ""
+    "One sentence on the recipe."
+    data: DataConfig = field(default_factory=DataConfig)
+    encoder: EncoderConfig = field(default_factory=EncoderConfig)
+    exits: ExitsConfig = field(default_factory=ExitsConfig)
+    objective: ObjectiveConfig = field(default_factory=ObjectiveConfig)
+    alignment: AlignmentConfig = field(default_factory=AlignmentConfig)
+    optimise: OptimiseConfig = field(default_factory=OptimiseConfig)
+    policy: PolicyConfig = field(default_factory=PolicyConfig)
+
+
+CHOICES: dict[str, tuple[str, ...]] = {
+    "data.sampler": ("length", "balanced"),
+    "encoder.attention": ("sdpa", "eager"),
+    "exits.kind": ("linear", "mha"),
+    "objective.name": ("ce", "scl", "acl"),
+    "objective.denominator": ("others", "all"),
+    "objective.reduction": ("sum", "mean"),
+    "objective.class_weights": ("none", "balanced"),
+    "alignment.scope": ("none", "exact", "exit"),
+    "optimise.strategy": ("single",),
+    "optimise.metric": ("accuracy", "macro_f1", "mcc"),
+    "optimise.precision": ("no", "bf16"),
+    "policy.name": ("never", "fixed", "confidence"),
+}
+"""Fields that take one of a few names."""
+
+RANGES: dict[str, tuple[float, float]] = {
+    "data.max_length": (4, 1e6),
+    "data.cap": (0, 1e12),
+    "data.validation": (0.0, 0.9),
+    "data.per_class": (1, 1e6),
+    "exits.size": (1, 1e5),
+    "exits.heads": (1, 1e3),
+    "exits.dropout": (0.0, 0.95),
+    "objective.temperature": (1e-4, 1e4),
+    "objective.weight": (0.0, 1.0),
+    "objective.label_smoothing": (0.0, 0.99),
+    "alignment.threshold": (0.0, 180.0),
+    "optimise.epochs": (1, 1e6),
+    "optimise.batch_size": (1, 1e6),
+    "optimise.accumulation": (1, 1e6),
+    "optimise.lr_backbone": (0.0, 10.0),
+    "optimise.lr_exit": (0.0, 10.0),
+    "optimise.weight_decay": (0.0, 10.0),
+    "optimise.warmup": (0.0, 1.0),
+    "optimise.clip": (0.0, 1e6),
+    "optimise.patience": (0, 1e6),
+    "optimise.checkpoint_steps": (0, 1e9),
+    "optimise.seed": (0, 2**32 - 1),
+    "policy.threshold": (0.0, 1.0),
+    "policy.depth": (0, 1e3),
+}
+"""Smallest and largest value of a number, both allowed."""
+
+
+def recipes() -> dict[str, str]:
+    """The names of the recipes that ship with offramp, each with its one sentence."""
+    folder = resources.files("offramp") / "recipes"
+    found = sorted(entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml"))
+    return {name: load_recipe(name).about for name in found}
+
+
+def load_recipe(name: str) -> Config:
+    """The configuration a recipe names: the defaults and what the recipe changes."""
+    folder = resources.files("offramp") / "recipes"
+    file = folder / f"{name}.toml"
+    if not file.is_file():
+        known = [entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml")]
+        raise unknown_name("recipe", name, known)
+    return from_mapping({"recipe": name, **tomllib.loads(file.read_text("utf-8"))})
+
+
+def override(config: Config, settings: Iterable[str]) -> Config:
+    """`config` with dotted settings such as `optimise.epochs=3` applied in order."""
+    tree = to_mapping(config)
+    for setting in settings:
+        key, equals, raw = setting.partition("=")
+        if not equals:
+            raise ConfigError(f"A setting should look like key=value. Found `{setting}`.")
+        stage, _, name = key.strip().partition(".")
+        _check_key(f"{stage}.{name}" if name else stage)
+        tree[stage][name] = _parse(raw.strip(), _field_type(stage, name), key.strip())
+    return from_mapping(tree)
+
+
+def from_mapping(tree: Mapping[str, Any]) -> Config:
+    """A checked configuration from nested mappings, such as TOML gives."""
+    values: dict[str, Any] = {}
+    for key, value in tree.items():
+        if key in ("recipe", "about"):
+            values[key] = str(value)
+            continue
+        _check_key(key)
+        stage = typing.get_type_hints(Config)[key]
+        if not isinstance(value, Mapping):
+            raise ConfigError(f"`{key}` should be a table of fields. Found {value!r}.")
+        fields: dict[str, Any] = {}
+        for name, item in value.items():
+            _check_key(f"{key}.{name}")
+            fields[name] = _coerce(item, _field_type(key, name), f"{key}.{name}")
+        values[key] = stage(**fields)
+    return Config(**values)
+
+
+def to_mapping(config: Config) -> dict[str, Any]:
+    """`config` as nested plain dictionaries; tuples become lists."""
+    tree = dataclasses.asdict(config)
+    for fields in tree.values():
+        if isinstance(fields, dict):
+            fields |= {name: list(value) for name, value in fields.items() if isinstance(value, tuple)}
+    return tree
+
+
+def to_toml(config: Config) -> str:
+    """`config` as TOML, every field written out."""
+    lines: list[str] = []
+    for key, value in to_mapping(config).items():
+        if isinstance(value, dict):
+            lines += ["", f"[{key}]", *(f"{name} = {_toml(item)}" for name, item in value.items())]
+        else:
+            lines.append(f"{key} = {_toml(value)}")
+    return "\n".join(lines) + "\n"
+
+
+def describe() -> dict[str, tuple[Any, str]]:
+    """Every dotted field with its default and its help text."""
+    found: dict[str, tuple[Any, str]] = {}
+    for stage in (f for f in dataclasses.fields(Config) if f.name not in ("recipe", "about")):
+        kind = typing.get_type_hints(Config)[stage.name]
+        body = typing.cast(ast.ClassDef, ast.parse(inspect.getsource(kind)).body[0]).body
+        for target, text in itertools.pairwise(body):
+            if isinstance(target, ast.AnnAssign) and isinstance(text, ast.Expr) and isinstance(target.target, ast.Name):
+                name = target.target.id
+                found[f"{stage.name}.{name}"] = (getattr(kind(), name), ast.literal_eval(text.value))
+    return found
+
+
+_T = TypeVar("_T")
+
+
+def _check_key(key: str) -> None:
+    stage, _, name = key.partition(".")
+    hints = typing.get_type_hints(Config)
+    stages = [k for k in hints if k not in ("recipe", "about")]
+    if stage not in stages:
+        raise unknown_name("part of the configuration", stage, stages)
+    if name:
+        names = [f.name for f in dataclasses.fields(hints[stage])]
+        if name not in names:
+            raise unknown_name("field", key, [f"{s}.{f.name}" for s in stages for f in dataclasses.fields(hints[s])])
+    elif "." in key:
+        raise ConfigError(f"`{key}` should be followed by a field's name.")
+
+
+def _field_type(stage: str, name: str) -> Any:
+    if not name:
+        raise ConfigError(f"A setting should name a field, such as `{stage}.name=value`. Found `{stage}`.")
+    return typing.get_type_hints(typing.get_type_hints(Config)[stage])[name]
+
+
+def _parse(raw: str, kind: Any, key: str) -> Any:
+    """The value of a setting written on a command line."""
+    if kind is str:
+        return raw.strip("\"'")
+    if typing.get_origin(kind) is tuple:
+        return tuple(part.strip() for part in raw.strip("[]").split(",") if part.strip())
+    try:
+        return tomllib.loads(f"value = {raw}")["value"]
+    except tomllib.TOMLDecodeError:
+        raise ConfigError(f"`{key}` should be {_kind_name(kind)}. Found `{raw}`.") from None
+
+
+def _coerce(value: Any, kind: Any, key: str) -> Any:
+    """`value` as the field's type, checked against its choices and its range."""
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        value = float(value)
+    elif kind is int and isinstance(value, float) and value.is_integer():
+        value = int(value)
+    elif typing.get_origin(kind) is tuple and isinstance(value, (list, tuple)):
+        value = tuple(str(item) for item in value)
+    origin = typing.get_origin(kind) or kind
+    if not isinstance(value, origin) or (kind is not bool and isinstance(value, bool)):
+        raise ConfigError(f"`{key}` should be {_kind_name(kind)}. Found {value!r}.")
+    if key in CHOICES and value not in CHOICES[key]:
+        raise unknown_name(f"value of `{key}`", value, CHOICES[key])
+    if key in RANGES and not RANGES[key][0] <= value <= RANGES[key][1]:
+        low, high = RANGES[key]
+        raise ConfigError(f"`{key}` should be between {low:g} and {high:g}. Found {value}.")
+    return value
+
+
+def _kind_name(kind: Any) -> str:
+    names = {int: "a whole number", float: "a number", str: "a word", bool: "true or false"}
+    return names.get(kind, "a list of words")
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+        return f'"{escaped}"'
+    if isinstance(value, list):
+        return "[" + ", ".join(_toml(item) for item in value) + "]"
+    return repr(value)

@@ -1,0 +1,104 @@
+"""TEXT -> TOKENS, labels: the classes of a data set and their numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cached_property
+
+import numpy as np
+
+from offramp.errors import DataError
+from offramp.types import Label
+
+
+@dataclass(frozen=True)
+class Labels:
+    """The labels of a data set in the order of their class numbers.
+
+    >>> labels = Labels.of(["pos", "neg", "pos"])
+    >>> labels.names, labels.encode(["pos", "neg"])
+    (('neg', 'pos'), [1, 0])
+    """
+
+    names: tuple[Label, ...]
+
+    @classmethod
+    def of(cls, labels: Iterable[Label]) -> Labels:
+        """The different labels, sorted: ints as numbers, strings as words, a mixture as words."""
+        # Ints come last, so that of `3` and "3", which are one label, the number stays.
+        spelled = {str(label): label for label in sorted(_clean(labels), key=lambda label: isinstance(label, int))}
+        names = list(spelled.values())
+        if len(names) < 2:
+            found = f"only `{names[0]}`" if names else "none"
+            raise DataError(
+                f"There should be at least two different labels to choose between. Found {found}. "
+                "Check that the label column is the right one and that the file was not cut or sorted by label."
+            )
+        if all(isinstance(name, int) for name in names):
+            return cls(tuple(sorted(names, key=int)))
+        return cls(tuple(sorted(names, key=str)))
+
+    def index(self, label: Label) -> int:
+        """The class number of a label; "3" from a CSV file finds 3 from a Parquet file."""
+        try:
+            return self._numbers[str(label)]
+        except KeyError:
+            raise DataError(self._unseen(label, "")) from None
+
+    def encode(self, labels: Iterable[Label], where: Callable[[int], str] | None = None) -> list[int]:
+        """The class numbers of labels; `where` (such as `Table.where`) lets an error name file and line."""
+        numbers = self._numbers
+        encoded: list[int] = []
+        for row, label in enumerate(labels):
+            number = numbers.get(str(label))
+            if number is None:
+                raise DataError(self._unseen(label, f" in {where(row)}" if where else ""))
+            encoded.append(number)
+        return encoded
+
+    def __len__(self) -> int:
+        """Number of classes."""
+        return len(self.names)
+
+    @cached_property
+    def _numbers(self) -> dict[str, int]:
+        return {str(name): number for number, name in enumerate(self.names)}
+
+    def _unseen(self, label: object, place: str) -> str:
+        near = get_close_matches(str(label), self._numbers, n=3, cutoff=0.5)
+        shown = ", ".join(f"`{name}`" for name in self.names[:10]) + (", ..." if len(self) > 10 else "")
+        hint = f"Did you mean {' or '.join(f'`{name}`' for name in near)}?" if near else f"Known: {shown}."
+        return (
+            f"A label should be one of the {len(self)} seen in training. Found `{label}`{place}. {hint} "
+            "Mend the label, or train with texts that have it."
+        )
+
+
+def as_label(value: object) -> Label | None:
+    """The label a cell holds: str and int as they are, bool as a word, a whole float as int; None for the rest.
+
+    A blank string is no label.
+    """
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, bool):
+        return str(value)
+    if isinstance(value, int):
+        return value
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, str) and value.strip():
+        return str(value)
+    return None
+
+
+def _clean(labels: Iterable[Label]) -> set[Label]:
+    found: set[Label] = set()
+    for value in labels:
+        label = as_label(value)
+        if label is None:
+            raise DataError(f"A label should be a word or a whole number. Found {value!r} ({type(value).__name__}).")
+        found.add(label)
+    return found

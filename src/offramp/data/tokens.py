@@ -1,0 +1,179 @@
+"""TEXT -> TOKENS, tokens: token ids of a whole data set in flat arrays, and padded batches of them."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from offramp.errors import ConfigError, DataError, ModelError
+from offramp.types import Batch, Example
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+Ids = npt.NDArray[np.int32]
+Integers = npt.NDArray[np.int64]
+
+CHUNK = 1024
+"""Texts tokenised at once: only so many are ever lists of Python ints."""
+
+
+class TruncationWarning(UserWarning):
+    """Some texts were longer than the model takes and lost their end."""
+
+
+@dataclass(frozen=True, eq=False)
+class Tokens:
+    """Token ids of N texts, one after the other, without padding."""
+
+    ids: Ids  # (all tokens,)
+    offsets: Integers  # (N + 1,), text i has ids[offsets[i] : offsets[i + 1]]
+    pad: int  # id that fills a batch
+    types: Ids | None = None  # (all tokens,), for tokenizers that give token types
+    labels: Integers | None = None  # (N,)
+    truncated: int = 0  # texts that were cut
+
+    @classmethod
+    def of(
+        cls,
+        tokenizer: PreTrainedTokenizerBase,
+        examples: Sequence[Example],
+        max_length: int,
+        labels: Sequence[int] | Integers | None = None,
+    ) -> Tokens:
+        """Tokenise texts or pairs, cut to `max_length` tokens, special tokens included; one warning counts the cuts.
+
+        The end of a text is cut; of a pair, the longer text first. The cut happens here, because a fast tokenizer
+        that truncates also builds everything it cuts off: for pairs that grows with the square of the length.
+        """
+        paired = _paired(examples)
+        if tokenizer.pad_token_id is None:
+            raise ModelError("The tokenizer should have a padding token. Found none. Set its `pad_token`.")
+        if labels is not None and len(labels) != len(examples):
+            raise DataError(f"There should be one label per text. Found {len(labels)} for {len(examples)} texts.")
+        least = tokenizer.num_special_tokens_to_add(pair=paired) + (2 if paired else 1)
+        if max_length < least:
+            raise ConfigError(
+                f"`max_length` should be at least {least}, so that something of the text is left beside "
+                f"the special tokens. Found {max_length}."
+            )
+        ids: list[Ids] = [np.empty(0, np.int32)]
+        types: list[Ids] = [np.empty(0, np.int32)]
+        lengths: list[Integers] = [np.zeros(1, np.int64)]
+        typed, truncated = False, 0
+        for start in range(0, len(examples), CHUNK):
+            part = examples[start : start + CHUNK]
+            encoded = tokenizer(
+                [example.text for example in part],
+                [example.pair for example in part] if paired else None,
+                padding=False,
+                truncation=False,
+                return_special_tokens_mask=True,
+                return_attention_mask=False,
+                verbose=False,
+            )
+            typed = "token_type_ids" in encoded
+            rows, row_types = encoded["input_ids"], encoded["token_type_ids"] if typed else []
+            for place, row in enumerate(rows):
+                if len(row) > max_length:
+                    truncated += 1
+                    kept = _kept(np.asarray(encoded["special_tokens_mask"][place]), max_length)
+                    rows[place] = np.asarray(row)[kept].tolist()
+                    if typed:
+                        row_types[place] = np.asarray(row_types[place])[kept].tolist()
+            lengths.append(np.fromiter(map(len, rows), np.int64, len(rows)))
+            total = int(lengths[-1].sum())
+            ids.append(np.fromiter(chain.from_iterable(rows), np.int32, total))
+            if typed:
+                types.append(np.fromiter(chain.from_iterable(row_types), np.int32, total))
+        if truncated:
+            message = f"{truncated} of {len(examples)} texts are longer than {max_length} tokens and were cut."
+            warnings.warn(message, TruncationWarning, stacklevel=2)
+        return cls(
+            ids=np.concatenate(ids),
+            offsets=np.cumsum(np.concatenate(lengths)),
+            pad=int(tokenizer.pad_token_id),
+            types=np.concatenate(types) if typed else None,
+            labels=None if labels is None else np.asarray(labels, np.int64),
+            truncated=truncated,
+        )
+
+    @cached_property
+    def lengths(self) -> Integers:
+        """Tokens of each text, (N,)."""
+        return np.diff(self.offsets)
+
+    def batch(self, rows: Sequence[int] | Integers) -> Batch:
+        """These texts, padded on the right to the longest of them."""
+        places = np.asarray(rows, np.int64)  # (B,)
+        lengths = self.lengths[places]  # (B,)
+        columns = np.arange(lengths.max(initial=0))  # (T,)
+        mask = columns < lengths[:, None]  # (B, T)
+        flat = (self.offsets[places][:, None] + columns)[mask]  # (tokens of the batch,)
+        return Batch(
+            input_ids=_fill(mask, self.ids[flat], self.pad),
+            mask=torch.from_numpy(mask.astype(np.int64)),
+            token_types=None if self.types is None else _fill(mask, self.types[flat], 0),
+            labels=None if self.labels is None else torch.from_numpy(self.labels[places]),
+            rows=torch.from_numpy(places.copy()),
+        )
+
+    def labels_or_raise(self) -> list[int]:
+        """The class numbers of the texts, for whoever cannot go on without them."""
+        if self.labels is None:
+            raise DataError("Every text should have a label here. Found texts without labels.")
+        found: list[int] = self.labels.tolist()
+        return found
+
+    def __len__(self) -> int:
+        """Number of texts."""
+        return len(self.offsets) - 1
+
+
+def limit(tokenizer: PreTrainedTokenizerBase, config_max_positions: int | None, wanted: int) -> int:
+    """The tokens a text may have: what is wanted, but no more than backbone and tokenizer take.
+
+    `config_max_positions` is the usable number: RoBERTa's position table has pad_id + 1 rows more. None: no limit.
+    """
+    backbone = wanted if config_max_positions is None else config_max_positions
+    return int(min(wanted, backbone, tokenizer.model_max_length))  # a tokenizer without a limit says 1e30
+
+
+def _paired(examples: Sequence[Example]) -> bool:
+    """Whether the examples are pairs: all of them or none."""
+    paired = bool(examples) and examples[0].pair is not None
+    for row, example in enumerate(examples):
+        if (example.pair is not None) != paired:
+            kinds = ("a pair", "a single text") if paired else ("a single text", "a pair")
+            raise DataError(
+                f"All texts should be pairs, or none. Found {kinds[0]} in row 1 and {kinds[1]} in row {row + 1}. "
+                "Keep pairs and single texts in separate data sets."
+            )
+    return paired
+
+
+def _kept(special: npt.NDArray[np.int64], max_length: int) -> npt.NDArray[np.bool_]:
+    """Which tokens stay, (T,): the special ones, and the first of each text, as `longest_first` shares them out."""
+    keep = special.astype(bool)  # (T,)
+    ordinary = np.flatnonzero(~keep)
+    # Special tokens stand between the texts of a pair: a gap in the places of ordinary tokens parts the two.
+    texts = sorted(np.split(ordinary, np.flatnonzero(np.diff(ordinary) > 1) + 1), key=len)
+    room = max_length - int(keep.sum())
+    shorter = texts[0][: room // 2] if len(texts) > 1 else texts[0][:0]
+    keep[shorter] = True
+    keep[texts[-1][: room - len(shorter)]] = True
+    return keep
+
+
+def _fill(mask: npt.NDArray[np.bool_], values: Ids, pad: int) -> torch.Tensor:
+    filled = np.full(mask.shape, pad, np.int64)  # (B, T)
+    filled[mask] = values
+    return torch.from_numpy(filled)

@@ -1,0 +1,21 @@
+"""The demonstration: the built-in support-desk messages, from file to answers."""
+
+from __future__ import annotations
+
+from importlib import resources
+from pathlib import Path
+
+
+def data_file(part: str) -> Path:
+    """The built-in data's file for `train`, `validation` or `test`."""
+    return Path(str(resources.files("offramp") / "data" / "support_desk" / f"{part}.csv"))
+
+
+QUESTIONS = (
+    "the parcel says delivered but my porch is empty",
+    "took 79 off my card twice this month, why",
+    "Screen went black after the update, the app just closes on me.",
+    "Does the indoor camera work with a 2.4 GHz network, before I order three?",
+    "somebody logged in from a city I have never been to",
+)
+"""New messages, in no part of the data, for the demonstration to answer."""

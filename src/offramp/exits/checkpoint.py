@@ -1,0 +1,128 @@
+"""STATES -> REPRESENTATION, LOGITS AT EACH DEPTH: a model on disk.
+
+A model folder is Hugging Face's (`config.json`, `model.safetensors`, the tokenizer's files) with
+`offramp.toml`, the resolved configuration, and `offramp.json`, the manifest with every file's SHA-256. The manifest
+is written last: a folder without it is half-written or foreign, a folder that disagrees with it is damaged.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from offramp import __version__
+from offramp.config import Config, from_mapping, to_toml
+from offramp.encoder.load import quiet_loading
+from offramp.errors import ModelError, TrainingError
+from offramp.exits.model import MultiExitModel
+
+MANIFEST = "offramp.json"
+SETTINGS = "offramp.toml"
+FORMAT = 1
+
+
+def is_model(folder: Path) -> bool:
+    """Whether the folder holds a finished model."""
+    return (folder / MANIFEST).is_file()
+
+
+def save(folder: Path, model: MultiExitModel, tokenizer: Any, config: Config) -> None:
+    """Write a model folder; what else lies in it stays."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".saving-", dir=folder) as name:
+            part = Path(name)
+            with quiet_loading():
+                model.save_pretrained(part)
+                tokenizer.save_pretrained(part)
+            (part / SETTINGS).write_text(to_toml(config), "utf-8")
+            names = sorted(p.name for p in part.iterdir())
+            files = {file: _sha256(part / file) for file in names}
+            (folder / MANIFEST).unlink(missing_ok=True)
+            for file in names:
+                os.replace(part / file, folder / file)
+        manifest = {"format": FORMAT, "offramp": __version__, "files": files}
+        waiting = folder / f".{MANIFEST}"
+        waiting.write_text(json.dumps(manifest, indent=1) + "\n", "utf-8")
+        os.replace(waiting, folder / MANIFEST)
+    except OSError as error:
+        raise TrainingError(f"The model could not be written to `{folder}`: {error}.") from error
+
+
+def load(folder: Path) -> tuple[MultiExitModel, Any, Config]:
+    """The model, its tokenizer and the configuration it was made with; a folder that is not whole is refused."""
+    from transformers import AutoTokenizer
+
+    verify(folder)
+    try:
+        with quiet_loading():
+            model = MultiExitModel.from_pretrained(folder, use_safetensors=True)
+            tokenizer = AutoTokenizer.from_pretrained(folder)
+        config = from_mapping(tomllib.loads((folder / SETTINGS).read_text("utf-8")))
+    except (OSError, ValueError, KeyError, RuntimeError) as error:
+        raise ModelError(f"The model folder `{folder}` cannot be read: {error}") from error
+    return model.train(False), tokenizer, config
+
+
+def verify(folder: Path) -> None:
+    """Refuse a folder that is absent, foreign, half-written or damaged, and say which."""
+    if not folder.is_dir():
+        raise ModelError(f"A model should be a folder that `offramp train` wrote. There is no folder `{folder}`.")
+    if not is_model(folder):
+        half = (folder / "training").is_dir() or (folder / SETTINGS).exists()
+        raise ModelError(
+            f"The model folder `{folder}` is half-written: it has no `{MANIFEST}`. Finish it with --resume."
+            if half
+            else f"`{folder}` is not an offramp model: it has no `{MANIFEST}`. Train one with `offramp train`."
+        )
+    try:
+        manifest = json.loads((folder / MANIFEST).read_text("utf-8"))
+        files = dict(manifest["files"])
+        written = int(manifest["format"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise ModelError(f"The model folder `{folder}` is damaged: `{MANIFEST}` cannot be read.") from error
+    if written > FORMAT:
+        raise ModelError(f"`{folder}` was written by a newer offramp ({manifest.get('offramp')}). Upgrade offramp.")
+    for name, wanted in files.items():
+        file = folder / name
+        # A name with a path in it would read outside the folder.
+        if Path(name).name != name or not file.is_file():
+            raise ModelError(f"The model folder `{folder}` is damaged: `{name}` is missing.")
+        if _sha256(file) != wanted:
+            raise ModelError(f"The model folder `{folder}` is damaged: `{name}` is not what was written.")
+
+
+def vacant(folder: Path, resume: bool, overwrite: bool) -> None:
+    """Refuse to train into a folder that holds something else."""
+    if not folder.exists() or overwrite or resume:
+        return
+    if not folder.is_dir():
+        raise ModelError(f"`{folder}` should be a folder. Found a file.")
+    if is_model(folder):
+        raise ModelError(f"`{folder}` holds a model already. Choose another folder, or add --overwrite.")
+    if (folder / "training").is_dir():
+        raise ModelError(f"`{folder}` holds an unfinished run. Add --resume to go on, or --overwrite to begin anew.")
+    if any(folder.iterdir()):
+        raise ModelError(f"`{folder}` should be empty or not exist. It holds other files: choose another folder.")
+
+
+def clear(folder: Path) -> None:
+    """Remove a model and its training from a folder; other files stay."""
+    if is_model(folder):
+        names = json.loads((folder / MANIFEST).read_text("utf-8")).get("files", {})
+        (folder / MANIFEST).unlink()
+        for name in names:
+            if Path(name).name == name:
+                (folder / name).unlink(missing_ok=True)
+    shutil.rmtree(folder / "training", ignore_errors=True)
+
+
+def _sha256(file: Path) -> str:
+    with file.open("rb") as handle:
+        return hashlib.file_digest(handle, "sha256").hexdigest()

@@ -1,0 +1,168 @@
+"""STATES -> REPRESENTATION, LOGITS AT EACH DEPTH: the model, a backbone with an exit after every layer.
+
+A Hugging Face `PreTrainedModel`: `from_pretrained`, `save_pretrained` and
+`AutoModelForSequenceClassification` know it once `offramp.exits.model` is imported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    AutoModelForSequenceClassification,
+    PreTrainedConfig,
+    PreTrainedModel,
+)
+from transformers.modeling_outputs import SequenceClassifierOutput
+
+from offramp.encoder.layers import Encoder, family_of
+from offramp.errors import ConfigError, unknown_name
+from offramp.exits.linear import LinearExit
+from offramp.exits.mha import MhaExit
+from offramp.types import Batch, ExitOutput, Label, States
+
+
+class MultiExitConfig(PreTrainedConfig):
+    """What a model is made of: the backbone's own configuration, the exits, the labels."""
+
+    model_type = "offramp"
+    has_no_defaults_at_init = True
+
+    def __init__(
+        self,
+        backbone: dict[str, Any] | None = None,
+        labels: Sequence[Label] = (),
+        exit_kind: str = "mha",
+        exit_size: int = 64,
+        exit_heads: int = 4,
+        exit_dropout: float = 0.1,
+        trained_exits: Sequence[int] = (),
+        max_tokens: int = 256,
+        **kwargs: Any,
+    ) -> None:
+        self.backbone = backbone or {}
+        self.labels = list(labels)
+        self.exit_kind = exit_kind
+        self.exit_size = exit_size
+        self.exit_heads = exit_heads
+        self.exit_dropout = exit_dropout
+        self.trained_exits = list(trained_exits)
+        self.max_tokens = max_tokens
+        kwargs.setdefault("architectures", ["MultiExitModel"])
+        if self.labels:
+            kwargs["id2label"] = {index: str(label) for index, label in enumerate(self.labels)}
+            kwargs["label2id"] = {str(label): index for index, label in enumerate(self.labels)}
+        super().__init__(**kwargs)
+
+    def backbone_config(self) -> PreTrainedConfig:
+        """The backbone's configuration as Hugging Face's own class."""
+        fields = dict(self.backbone)
+        return AutoConfig.for_model(fields.pop("model_type", ""), **fields)
+
+
+def _mha(config: MultiExitConfig, inner: PreTrainedConfig) -> nn.Module:
+    return MhaExit(inner.hidden_size, len(config.labels), config.exit_size, config.exit_heads, config.exit_dropout)
+
+
+def _linear(config: MultiExitConfig, inner: PreTrainedConfig) -> nn.Module:
+    return LinearExit(inner.hidden_size, len(config.labels), config.exit_dropout, family_of(inner).pool_activation)
+
+
+EXITS = {"linear": _linear, "mha": _mha}
+"""Names to the functions that build one exit."""
+
+
+class MultiExitModel(PreTrainedModel):
+    """A backbone with one exit per layer.
+
+    `forward` answers as any sequence classifier does: the last exit's logits, and the cross entropy
+    where labels are given, so that Hugging Face's `pipeline` and `Trainer` can use it.
+    """
+
+    config: MultiExitConfig
+    config_class = MultiExitConfig
+    base_model_prefix = "encoder"
+    _supports_sdpa = True
+
+    def __init__(self, config: MultiExitConfig, backbone: PreTrainedModel | None = None) -> None:
+        super().__init__(config)
+        if config.exit_kind not in EXITS:
+            raise unknown_name("exit", config.exit_kind, EXITS)
+        if backbone is None:
+            inner = config.backbone_config()
+            # DeBERTa-v2 has its own attention and takes no other implementation.
+            how = {} if inner.model_type == "deberta-v2" else {"attn_implementation": config._attn_implementation}
+            backbone = AutoModel.from_config(inner, **how)
+        if getattr(backbone, "pooler", None) is not None:
+            backbone.pooler = None  # each exit has its own
+        self.encoder = Encoder(backbone)
+        build = EXITS[config.exit_kind]
+        self.exits = nn.ModuleList([build(config, backbone.config) for _ in range(self.encoder.depth)])
+        self.post_init()  # type: ignore[no-untyped-call]
+
+    def _init_weights(self, module: nn.Module) -> None:
+        """Each part initialises itself; Hugging Face's default would overwrite the exits."""
+
+    @property
+    def depth(self) -> int:
+        """How many layers, and so exits, there are."""
+        return self.encoder.depth
+
+    def walk(self, batch: Batch, last: int | None = None) -> Iterator[tuple[int, States]]:
+        """The states after each layer, up to depth `last`."""
+        states = self.encoder.embed(batch)
+        for depth in range(1, (last or self.depth) + 1):
+            states = self.encoder.step(depth, states)
+            yield depth, states
+
+    def read(self, depth: int, states: States) -> ExitOutput:
+        """What the exit at `depth` says of these states."""
+        output: ExitOutput = self.exits[depth - 1](states.output, states.mask)
+        return output
+
+    def outputs(self, batch: Batch, depths: Collection[int] | None = None) -> dict[int, ExitOutput]:
+        """The outputs of the exits at these depths, or of all; layers above the deepest are not run."""
+        wanted = set(range(1, self.depth + 1) if depths is None else depths)
+        if not wanted or not wanted <= set(range(1, self.depth + 1)):
+            raise ConfigError(f"Depths should be between 1 and {self.depth}. Found {sorted(wanted)}.")
+        return {depth: self.read(depth, states) for depth, states in self.walk(batch, max(wanted)) if depth in wanted}
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        labels: Tensor | None = None,
+        **_: Any,
+    ) -> SequenceClassifierOutput:
+        """The last exit's answer, in Hugging Face's terms."""
+        mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
+        types = token_type_ids if self.encoder.family.has_token_types else None
+        output = self.outputs(Batch(input_ids, mask, types), [self.depth])[self.depth]
+        loss = None if labels is None else nn.functional.cross_entropy(output.logits, labels)
+        return SequenceClassifierOutput(loss=loss, logits=output.logits)  # type: ignore[arg-type]
+
+
+def build(backbone: PreTrainedModel, labels: Sequence[Label], **exits: Any) -> MultiExitModel:
+    """A new model around a loaded backbone; its exits are fresh.
+
+    A backbone that comes with a pooler hands its weights to every linear exit of the same shape.
+    """
+    pooler = getattr(backbone, "pooler", None)
+    fields = backbone.config.to_dict()
+    config = MultiExitConfig(backbone=fields, labels=labels, **exits)
+    config._attn_implementation = backbone.config._attn_implementation
+    model = MultiExitModel(config, backbone)
+    for exit in model.exits:
+        if pooler is not None and isinstance(exit, LinearExit) and exit.pool is not None:
+            exit.pool.load_state_dict(pooler.dense.state_dict())
+    return model
+
+
+AutoConfig.register("offramp", MultiExitConfig, exist_ok=True)
+AutoModelForSequenceClassification.register(MultiExitConfig, MultiExitModel, exist_ok=True)

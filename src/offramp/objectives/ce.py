@@ -1,0 +1,50 @@
+"""REPRESENTATION, LOGITS -> LOSS: cross entropy."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from torch import Tensor, nn
+from torch.nn import functional
+
+from offramp.types import ExitOutput, Loss
+
+
+class CrossEntropy(nn.Module):
+    """Cross entropy, mean over the batch.
+
+        L = -1/N sum_i log softmax(logits_i)[y_i]
+
+    Inputs: `output.logits` (B, C), `labels` (B,). Needs nothing of the batch.
+    `class_weights` (C,) makes it the weighted mean; `label_smoothing` mixes in the uniform distribution.
+
+    >>> import torch
+    >>> from offramp.types import ExitOutput
+    >>> logits = torch.tensor([[2.0, 0.0], [0.0, 2.0]])
+    >>> output = ExitOutput(torch.zeros(2, 3), logits, torch.zeros(2, 3))
+    >>> round(CrossEntropy()(output, torch.tensor([0, 1])).total.item(), 4)
+    0.1269
+    """
+
+    hyper: ClassVar[tuple[str, ...]] = ("label_smoothing", "class_weights")
+
+    def __init__(self, label_smoothing: float = 0.0, class_weights: Tensor | None = None) -> None:
+        super().__init__()
+        self.label_smoothing = label_smoothing
+        self.register_buffer("class_weights", class_weights, persistent=False)
+
+    def cross_entropy(self, output: ExitOutput, labels: Tensor) -> Tensor:
+        """The term itself, in float32 or wider."""
+        logits = output.logits if output.logits.dtype.itemsize >= 4 else output.logits.float()
+        weights: Tensor | None = self.get_buffer("class_weights") if self.class_weights is not None else None
+        return functional.cross_entropy(
+            logits,
+            labels,
+            weight=None if weights is None else weights.to(logits),
+            label_smoothing=self.label_smoothing,
+        )
+
+    def forward(self, output: ExitOutput, labels: Tensor, teacher: ExitOutput | None = None) -> Loss:
+        """The loss of a batch."""
+        value = self.cross_entropy(output, labels)
+        return Loss(main=value, parts={"ce": value.detach()})

@@ -1,0 +1,1 @@
+"""LOSS -> PARAMETERS: alignment, strategies, and the only training loop."""

@@ -1,0 +1,131 @@
+"""LOSS -> PARAMETERS: a batch's gradients, under each scope of alignment.
+
+`none` is one backward pass of the weighted sum. `exact` takes the gradient of each term over all
+trainable parameters, measures the angle and steps with what it has: two passes, never a third. `exit`
+measures on the exit and the states it reads, then sends one combined gradient down the backbone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from offramp.exits.model import MultiExitModel
+from offramp.optimise.alignment import Angle, align
+from offramp.optimise.strategies import Phase
+from offramp.types import Batch, ExitOutput, Loss, Objective, States
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What a batch gave besides its gradients."""
+
+    loss: float
+    parts: dict[str, float]
+    angle: Angle | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """Who takes part in a backward pass."""
+
+    model: MultiExitModel
+    objective: Objective
+    phase: Phase
+    threshold: float = 90.0  # degrees
+    autocast: Callable[[], AbstractContextManager[Any]] = nullcontext  # around forward passes only
+    share: float = 1.0  # 1 / batches per update
+
+
+def plain(scene: Scene, batch: Batch) -> Measured:
+    """One backward pass of the weighted sum of the terms."""
+    return _backward(scene, _forward(scene, batch))
+
+
+def exact(scene: Scene, batch: Batch) -> Measured:
+    """The angle over all trainable parameters; both gradients are reused for the step."""
+    loss = _forward(scene, batch)
+    if loss.auxiliary is None:
+        return _backward(scene, loss)
+    learning = scene.phase.trainable
+    main = torch.autograd.grad(loss.main, learning, retain_graph=True, allow_unused=True)
+    auxiliary = torch.autograd.grad(loss.auxiliary, learning, allow_unused=True)
+    combined, angle = align(main, auxiliary, loss.main_weight, loss.auxiliary_weight, scene.threshold)
+    _accumulate(learning, combined, scene.share)
+    return _measured(loss, angle)
+
+
+def at_exit(scene: Scene, batch: Batch) -> Measured:
+    """The angle over the exits' parameters and the states they read; then one pass down the backbone."""
+    wanted = set(scene.phase.exits)
+    with scene.autocast():
+        read = {d: s for d, s in scene.model.walk(batch, max(wanted)) if d in wanted}
+        cut = {d: s.output.detach().requires_grad_() for d, s in read.items()}
+        outputs = {d: scene.model.read(d, States(hidden=cut[d], output=cut[d], mask=s.mask)) for d, s in read.items()}
+        loss = _loss(scene, outputs, batch)
+    above = [p for d in scene.phase.exits for p in scene.model.exits[d - 1].parameters()]
+    tensors: list[Tensor] = [*above, *cut.values()]
+    main = torch.autograd.grad(loss.main, tensors, retain_graph=loss.auxiliary is not None, allow_unused=True)
+    combined: list[Tensor | None] = [None if g is None else loss.main_weight * g for g in main]
+    angle = None
+    if loss.auxiliary is not None:
+        auxiliary = torch.autograd.grad(loss.auxiliary, tensors, allow_unused=True)
+        combined, angle = align(main, auxiliary, loss.main_weight, loss.auxiliary_weight, scene.threshold)
+    _accumulate(above, combined[: len(above)], scene.share)
+    downward = [
+        (s.output, g * scene.share)
+        for s, g in zip(read.values(), combined[len(above) :], strict=True)
+        if s.output.requires_grad and g is not None
+    ]
+    if downward:
+        torch.autograd.backward([t for t, _ in downward], [g for _, g in downward])
+    return _measured(loss, angle)
+
+
+SCOPES: dict[str, Callable[[Scene, Batch], Measured]] = {"none": plain, "exact": exact, "exit": at_exit}
+"""Names of `alignment.scope` to the functions that leave gradients behind."""
+
+
+def _forward(scene: Scene, batch: Batch) -> Loss:
+    with scene.autocast():
+        return _loss(scene, scene.model.outputs(batch, scene.phase.exits), batch)
+
+
+def _loss(scene: Scene, outputs: dict[int, ExitOutput], batch: Batch) -> Loss:
+    """The sum of the objective over the exits in play."""
+    if batch.labels is None:
+        raise ValueError("training needs labels")
+    losses = [scene.objective(outputs[depth], batch.labels) for depth in scene.phase.exits]
+    if len(losses) == 1:
+        return losses[0]
+    auxiliary = [loss.auxiliary for loss in losses if loss.auxiliary is not None]
+    return Loss(
+        main=torch.stack([loss.main for loss in losses]).sum(),
+        auxiliary=torch.stack(auxiliary).sum() if auxiliary else None,
+        main_weight=losses[0].main_weight,
+        auxiliary_weight=losses[0].auxiliary_weight,
+        parts={name: torch.stack([loss.parts[name] for loss in losses]).sum() for name in losses[0].parts},
+    )
+
+
+def _backward(scene: Scene, loss: Loss) -> Measured:
+    total = loss.total if scene.share == 1.0 else loss.total * scene.share
+    total.backward()
+    return _measured(loss, None)
+
+
+def _measured(loss: Loss, angle: Angle | None) -> Measured:
+    parts = {name: float(value) for name, value in loss.parts.items()}
+    return Measured(float(loss.total.detach()), parts, angle)
+
+
+def _accumulate(tensors: Sequence[Tensor], gradients: Sequence[Tensor | None], share: float) -> None:
+    for tensor, gradient in zip(tensors, gradients, strict=True):
+        if gradient is not None:
+            scaled = gradient if share == 1.0 else gradient * share
+            tensor.grad = scaled if tensor.grad is None else tensor.grad + scaled

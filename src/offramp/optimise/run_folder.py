@@ -1,0 +1,54 @@
+"""LOSS -> PARAMETERS: what a run is, so that a resumed run is the same run."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from offramp.config import Config, to_mapping
+from offramp.errors import ConfigError, DataError
+from offramp.types import Example
+
+_RUN = "run.json"
+
+
+def fingerprint(*parts: Iterable[Example]) -> str:
+    """A hash of texts and labels, in their order."""
+    digest = hashlib.sha256()
+    for part in parts:
+        for example in part:
+            digest.update(json.dumps([example.text, example.pair, example.label]).encode())
+        digest.update(b"\n")
+    return digest.hexdigest()
+
+
+def claim(folder: Path, config: Config, data: str, resume: bool) -> None:
+    """Write down what this run is; or, to resume, refuse a run that is another one."""
+    file = folder / _RUN
+    if resume and file.exists():
+        before = json.loads(file.read_text("utf-8"))
+        changed = sorted(_changes(before["config"], to_mapping(config)))
+        if changed:
+            raise ConfigError(
+                f"A resumed run should have the settings it began with. Changed: {', '.join(changed)}. "
+                "Use the same settings, or train anew into another folder."
+            )
+        if before["data"] != data:
+            raise DataError(
+                "A resumed run should have the texts it began with. The data changed: train anew into another folder."
+            )
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps({"config": to_mapping(config), "data": data}, indent=1) + "\n", "utf-8")
+
+
+def _changes(before: Mapping[str, Any], after: Mapping[str, Any], prefix: str = "") -> Iterable[str]:
+    for key in {*before, *after}:
+        old, new = before.get(key), after.get(key)
+        if isinstance(old, Mapping) and isinstance(new, Mapping):
+            yield from _changes(old, new, f"{prefix}{key}.")
+        elif old != new:
+            yield f"{prefix}{key}"

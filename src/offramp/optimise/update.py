@@ -1,0 +1,75 @@
+"""LOSS -> PARAMETERS: AdamW with a rate for the backbone and one for the exits, clipped and scheduled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor, nn
+
+from offramp.config import OptimiseConfig
+from offramp.exits.model import MultiExitModel
+from offramp.optimise.row_gradients import RowGradients
+
+
+def rate(update: int, updates: int, warmup: float) -> float:
+    """The share of the peak learning rate at an update: a linear rise, then a linear fall to 0."""
+    rise = warmup * updates
+    if update < rise:
+        return (update + 1) / (rise + 1)
+    return max(0.0, (updates - update) / max(1.0, updates - rise))
+
+
+class Update:
+    """Turns gradients into parameters."""
+
+    def __init__(self, model: MultiExitModel, trainable: Iterable[Tensor], config: OptimiseConfig) -> None:
+        chosen = {id(parameter) for parameter in trainable}
+        self.config = config
+        self.parameters: list[nn.Parameter] = []
+        groups: list[dict[str, object]] = []
+        for part, peak in ((model.encoder, config.lr_backbone), (model.exits, config.lr_exit)):
+            mine = [p for p in part.parameters() if id(p) in chosen]
+            for decays in (True, False):
+                # Biases and normalisations are one-dimensional and are not decayed.
+                members = [p for p in mine if (p.ndim > 1) == decays]
+                if members:
+                    decay = config.weight_decay if decays else 0.0
+                    groups.append({"params": members, "lr": peak, "peak": peak, "weight_decay": decay})
+                    self.parameters += members
+        self.optimizer = torch.optim.AdamW(groups, fused=True)
+        words = model.encoder.family.word_embeddings(model.encoder.backbone)
+        here = words.weight.device.type == "cpu" and id(words.weight) in chosen
+        self.rows = RowGradients(words) if here else None
+
+    def apply(self, share: float) -> float:
+        """One update at this share of the peak rates; the gradients are used up. Returns their norm."""
+        norm = self._clip()
+        for group in self.optimizer.param_groups:
+            group["lr"] = group["peak"] * share
+        if self.rows is not None:
+            self.rows.spread()
+        self.optimizer.step()
+        self.clear()
+        return norm
+
+    def clear(self) -> None:
+        """Forget the gradients."""
+        if self.rows is not None:
+            self.rows.clear()
+        self.optimizer.zero_grad(set_to_none=True)
+
+    def close(self) -> None:
+        """Leave the model as it was found, parameters apart."""
+        self.clear()
+        if self.rows is not None:
+            self.rows.close()
+
+    def _clip(self) -> float:
+        gradients = [p.grad for p in self.parameters if p.grad is not None and not p.grad.is_sparse]
+        if self.rows is not None and (values := self.rows.values()) is not None:
+            gradients.append(values)
+        norm = float(torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients))))
+        if self.config.clip and norm > self.config.clip:
+            torch._foreach_mul_(gradients, self.config.clip / (norm + 1e-6))
+        return norm

@@ -1,0 +1,24 @@
+"""LOGITS SO FAR -> LEAVE OR STAY: every text goes to the last exit."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from offramp.types import ExitOutput
+
+
+class Never:
+    """No text leaves early; the last exit answers all."""
+
+    def reads(self, depth: int) -> bool:
+        """No exit but the last is looked at."""
+        return False
+
+    def start(self, texts: int) -> Tensor:
+        """No state."""
+        return torch.empty(texts, 0)
+
+    def leave(self, depth: int, output: ExitOutput, state: Tensor) -> tuple[Tensor, Tensor]:
+        """Nobody leaves."""
+        return torch.zeros(len(output.logits), dtype=torch.bool, device=output.logits.device), state

@@ -1,0 +1,73 @@
+"""What a person sees on standard error while a run goes."""
+
+from __future__ import annotations
+
+import math
+from types import TracebackType
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from offramp.types import EpochRecord, StepRecord
+
+
+class ProgressBar:
+    """A bar with the loss, the gradients' angle, the share of contrast kept, and the time left.
+
+    Where standard error is not a terminal, a line per epoch.
+    """
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self.bar = Progress(
+            TextColumn("training"),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TextColumn("{task.description}"),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+            console=console,
+            disable=not console.is_terminal,
+            transient=True,
+        )
+        self.task = self.bar.add_task("", total=None)
+        self.loss = self.angle = math.nan
+        self.kept = self.aligned = 0.0
+
+    def __enter__(self) -> ProgressBar:
+        self.bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.bar.stop()
+
+    def start(self, updates: int, done: int) -> None:
+        """A run of so many updates begins."""
+        self.bar.reset(self.task, total=updates, completed=done)
+
+    def step(self, record: StepRecord) -> None:
+        """An update was made: show smoothed values."""
+        self.loss = _smooth(self.loss, record.loss)
+        text = f"loss {self.loss:.3f}"
+        if record.angle is not None and record.kept is not None:
+            self.angle = _smooth(self.angle, record.angle)
+            self.kept, self.aligned = self.kept + record.kept, self.aligned + 1
+            text += f"  angle {self.angle:.0f}°  kept {self.kept / self.aligned:.0%}"
+        self.bar.update(self.task, completed=record.step, description=text)
+
+    def epoch(self, record: EpochRecord) -> None:
+        """An epoch was validated: a line that stays."""
+        mark = "  best" if record.best else ""
+        self.console.print(
+            f"epoch {record.epoch:>3}  loss {record.loss:.4f}  validation {record.metric} {record.score:.4f}{mark}",
+            highlight=False,
+        )
+
+
+def _smooth(before: float, now: float) -> float:
+    if math.isnan(before):
+        return now
+    return before if math.isnan(now) else 0.95 * before + 0.05 * now

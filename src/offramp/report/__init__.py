@@ -1,0 +1,1 @@
+"""DECISIONS -> NUMBERS, PICTURES: scores, a run's history, figures, and one page that shows them."""

@@ -1,0 +1,110 @@
+"""NUMBERS -> WORDS: how to read each figure, and what it shows here."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from statistics import median
+
+from offramp.report.history import History
+from offramp.report.metrics import NAMES, Evaluation
+
+
+@dataclass(frozen=True, slots=True)
+class Caption:
+    """Plain text, not yet escaped."""
+
+    read: str
+    shows: str
+
+
+def exits(evaluation: Evaluation) -> Caption:
+    """For the scores of each exit."""
+    trained = [exit for exit in evaluation.by_exit if exit.trained]
+    idle = len(evaluation.by_exit) - len(trained)
+    read = "Each mark is the score an exit would get if every text left there."
+    if idle:
+        read += " Hollow grey marks are exits that were not trained; they say nothing of what that depth could do."
+    if not trained:
+        return Caption(read, "No exit was trained.")
+    best = max(trained, key=lambda exit: exit.accuracy)
+    near = next(exit for exit in trained if exit.accuracy >= best.accuracy - 0.01)
+    shows = f"The most accurate trained exit is at depth {best.depth} ({best.accuracy:.3f})"
+    if near.depth < best.depth:
+        shows += f"; depth {near.depth} is the first within 0.01 of it ({near.accuracy:.3f})"
+    return Caption(read, shows + ".")
+
+
+def depths(evaluation: Evaluation) -> Caption:
+    """For the histogram of depths."""
+    read = "Each bar counts the texts that left at a depth; the triangle is their mean."
+    early = evaluation.n - evaluation.depths[evaluation.layers]
+    saved = 1 - evaluation.mean_depth / evaluation.layers
+    shows = f"{early:,} of {_texts(evaluation.n)} ({early / evaluation.n:.1%}) left before the last layer"
+    shows += f"; {saved:.1%} of the layers did not have to run." if early else ": all went through every layer."
+    return Caption(read, f"Under the policy {policy(evaluation.policy)}, {shows}" if evaluation.policy else shows)
+
+
+def confusion(evaluation: Evaluation) -> Caption:
+    """For the confusion matrix."""
+    read = "Rows are true labels, columns predicted ones; the stronger the colour, the larger the share of its row."
+    right = sum(row[i] for i, row in enumerate(evaluation.confusion))
+    shows = f"{right:,} of {_texts(evaluation.n)} lie on the diagonal"
+    worst = evaluation.confused_pairs(1)
+    if worst:
+        pair = worst[0]
+        shows += f"; most often “{pair.truth}” was taken for “{pair.predicted}” ({_texts(pair.count)})"
+    return Caption(read, shows + ".")
+
+
+def loss(history: History) -> Caption:
+    """For the loss."""
+    read = "The faint line is the loss of single updates, the strong one its running median."
+    if len({name for record in history.steps for name in record.parts}) > 1:
+        read += " The panels below are the parts it is made of, each on its own scale."
+    values = [record.loss for record in history.steps if math.isfinite(record.loss)]
+    tenth = math.ceil(len(values) / 10)
+    first, last = median(values[:tenth]), median(values[-tenth:])
+    shows = f"Between the first and the last tenth of {len(values):,} updates it went from {first:.3g} to {last:.3g}."
+    return Caption(read, shows)
+
+
+def angles(history: History, threshold: float) -> Caption:
+    """For the gradient angles."""
+    read = (
+        "Each point is the angle between the gradients of the contrastive term and of the cross entropy at one update; "
+        f"above {threshold:g}° the contrastive term was dropped."
+    )
+    found = [record.angle for record in history.steps if record.angle is not None]
+    middle = median(angle for angle in found if math.isfinite(angle))
+    decided = sum(record.kept is not None for record in history.steps)
+    shows = f"The median angle is {middle:.1f}°; the term was kept in {history.kept_share:.1%} of {decided:,} updates."
+    return Caption(read, shows)
+
+
+def validation(history: History) -> Caption:
+    """For the validation scores."""
+    metric = NAMES.get(history.epochs[0].metric, history.epochs[0].metric)
+    best, last = history.best, history.epochs[-1]
+    read = f"Each point is the validation {metric} after an epoch, with the mean training loss below it"
+    if best is None:
+        return Caption(read + ".", f"After epoch {last.epoch} it is {last.score:.3f}.")
+    shows = f"The best of {len(history.epochs):,} epochs is epoch {best.epoch} ({best.score:.3f})"
+    if best.epoch != last.epoch:
+        shows += f"; the last one scored {last.score:.3f}"
+    return Caption(read + "; the ring marks the best epoch.", shows + ".")
+
+
+def policy(settings: Mapping[str, object]) -> str:
+    """A policy in words.
+
+    >>> policy({"name": "confidence", "threshold": 0.9})
+    'confidence (threshold 0.9)'
+    """
+    rest = ", ".join(f"{name} {value}" for name, value in settings.items() if name != "name")
+    return f"{settings.get('name', '')} ({rest})".strip() if rest else str(settings.get("name", ""))
+
+
+def _texts(count: int) -> str:
+    return "1 text" if count == 1 else f"{count:,} texts"

@@ -1,0 +1,152 @@
+"""NUMBERS, PICTURES -> one HTML page that stands by itself: no script, nothing fetched."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from offramp.config import AlignmentConfig
+from offramp.errors import MissingExtra
+from offramp.report import captions, figures
+from offramp.report.canvas import need_matplotlib
+from offramp.report.history import History
+from offramp.report.markup import details, figure, section, table, text
+from offramp.report.metrics import NAMES, Evaluation
+from offramp.report.style import CSS
+
+HEAD = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; img-src data:">
+<link rel="icon" href="data:,">
+"""
+
+
+def render(
+    title: str, evaluation: Evaluation | None, history: History, config: Mapping[str, Any], facts: Mapping[str, str]
+) -> str:
+    """The report of a run: facts, headline numbers, exits, depths, confusions, training, configuration.
+
+    What has no data is left out. Without matplotlib the page has the tables and the numbers, and says what is missing.
+    """
+    parts = [
+        f"{HEAD}<title>{text(title)}</title>\n<style>{CSS}</style>\n</head>\n<body>\n<main>",
+        _header(title, facts, drawn=evaluation is not None or history != History()),
+        "" if evaluation is None else _evaluation(evaluation),
+        _training(history, config),
+        _configuration(config),
+        "<footer>Written by offramp.</footer>",
+        "</main>\n</body>\n</html>\n",
+    ]
+    return "\n".join(part for part in parts if part)
+
+
+def _header(title: str, facts: Mapping[str, str], drawn: bool) -> str:
+    rows = "".join(f"<div><dt>{text(name)}</dt><dd>{text(value)}</dd></div>" for name, value in facts.items())
+    listed = f'<dl class="facts">{rows}</dl>' if rows else ""
+    return f"<header><h1>{text(title)}</h1>{listed}{_missing() if drawn else ''}</header>"
+
+
+def _missing() -> str:
+    """A sentence for a page without figures."""
+    try:
+        need_matplotlib()
+    except MissingExtra as error:
+        return f"<p>The figures are left out. {text(error)}</p>"
+    return ""
+
+
+def _evaluation(evaluation: Evaluation) -> str:
+    depths, total = evaluation.depths, evaluation.n
+    idle = [number for number, exit in enumerate(evaluation.by_exit) if not exit.trained]
+    exits = table(
+        "Scores if every text left at this exit",
+        ("Depth", "Accuracy", "Macro-F1", "Matthews", "Trained"),
+        [
+            (e.depth, f"{e.accuracy:.3f}", f"{e.macro_f1:.3f}", f"{e.mcc:.3f}", "yes" if e.trained else "no")
+            for e in evaluation.by_exit
+        ],
+        "lnnnn",
+        idle,
+    )
+    left = table(
+        "Texts by the depth at which they left",
+        ("Depth", "Texts", "Share"),
+        [(depth, f"{count:,}", f"{count / total:.1%}") for depth, count in depths.items()],
+        "lnn",
+    )
+    pairs = evaluation.confused_pairs()
+    confused = table(
+        "Most confused pairs",
+        ("True label", "Predicted label", "Texts", "Share of the true label"),
+        [(pair.truth, pair.predicted, f"{pair.count:,}", f"{pair.share:.1%}") for pair in pairs],
+        "llnn",
+    )
+    layout = "pair" if len(evaluation.labels) <= figures.MOST_COUNTED else "stack"
+    by_depth = figure("Texts by depth", captions.depths(evaluation), lambda: figures.depth_histogram(evaluation))
+    matrix = figure("Confusion matrix", captions.confusion(evaluation), lambda: figures.confusion_matrix(evaluation))
+    parts = [_headline(evaluation)]
+    if evaluation.by_exit:
+        curves = figure("Scores by depth", captions.exits(evaluation), lambda: figures.exit_scores(evaluation))
+        parts.append(section("exits", "Score of each exit", curves, exits))
+    parts.append(section("depths", "Where texts left", by_depth, left))
+    parts.append(section("confusion", "What was confused", matrix, confused if pairs else "", layout=layout))
+    return "\n".join(parts)
+
+
+def _headline(evaluation: Evaluation) -> str:
+    cards = (
+        ("Accuracy", f"{evaluation.accuracy:.3f}", ""),
+        ("Macro-F1", f"{evaluation.macro_f1:.3f}", ""),
+        ("Matthews correlation", f"{evaluation.mcc:.3f}", ""),
+        ("Mean depth", f"{evaluation.mean_depth:.2f}", f"of {evaluation.layers} layers"),
+        ("Texts", f"{evaluation.n:,}", f"{len(evaluation.labels):,} labels"),
+    )
+    listed = "".join(
+        f'<div class="card"><dt>{name}</dt><dd>{value}{f"<small>{note}</small>" if note else ""}</dd></div>'
+        for name, value, note in cards
+    )
+    return f'<section class="headline" aria-label="Headline numbers"><dl class="cards">{listed}</dl></section>'
+
+
+def _training(history: History, config: Mapping[str, Any]) -> str:
+    parts = []
+    if any(math.isfinite(record.loss) for record in history.steps):
+        parts.append(figure("Loss by update", captions.loss(history), lambda: figures.loss_curve(history)))
+    if any(record.angle is not None and math.isfinite(record.angle) for record in history.steps):
+        alignment = config.get("alignment")
+        settings = alignment if isinstance(alignment, Mapping) else {}
+        threshold = float(settings.get("threshold", AlignmentConfig.threshold))
+        caption = captions.angles(history, threshold)
+        parts.append(figure("Gradient angles", caption, lambda: figures.angle_curve(history, threshold)))
+    if any(math.isfinite(record.score) for record in history.epochs):
+        caption, metric = captions.validation(history), history.epochs[0].metric
+        drawn = figure("Validation by epoch", caption, lambda: figures.validation_curve(history))
+        rows = [(record.epoch, record.step, f"{record.score:.3f}", f"{record.loss:.3f}") for record in history.epochs]
+        epochs = table(
+            "Validation by epoch", ("Epoch", "Update", NAMES.get(metric, metric), "Training loss"), rows, "lnnn"
+        )
+        parts.append(f"<div>{drawn}{details(f'All {len(rows):,} epochs as a table', epochs)}</div>")
+    return section("training", "Training", *parts)
+
+
+def _configuration(config: Mapping[str, Any]) -> str:
+    rows = list(_flat(config))
+    if not rows:
+        return ""
+    fields = table("Every field of this run", ("Field", "Value"), rows, "ll")
+    return section("configuration", "Configuration", details(f"All {len(rows)} fields", fields), layout="stack")
+
+
+def _flat(tree: Mapping[str, Any], stem: str = "") -> Iterator[tuple[str, str]]:
+    """Every field with its dotted name."""
+    for name, value in tree.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{stem}{name}.")
+        elif isinstance(value, (list, tuple)):
+            yield f"{stem}{name}", ", ".join(map(str, value))
+        else:
+            yield f"{stem}{name}", str(value)

@@ -1,0 +1,1 @@
+"""MODEL -> FAST MODEL: the engines that run a model under a policy."""

@@ -1,0 +1,42 @@
+"""MODEL -> FAST MODEL: batched early exit in torch.
+
+Texts that leave are compacted out of the batch, the rest are trimmed to their longest, and what the
+policy remembers of a text moves along. Whoever shares a batch, a text gets the same answer.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from offramp.exits.model import MultiExitModel
+from offramp.types import Batch, Decision, Policy
+
+
+@torch.inference_mode()
+def decide(model: MultiExitModel, batch: Batch, policy: Policy) -> Decision:
+    """Run a batch under a policy; the last exit answers whoever did not leave before."""
+    exits = set(model.config.trained_exits) or set(range(1, model.depth + 1))
+    if model.depth not in exits:
+        exits.add(model.depth)
+    logits = torch.empty(len(batch), len(model.config.labels), device=batch.input_ids.device)  # (B, C)
+    depths = torch.empty(len(batch), dtype=torch.int64, device=batch.input_ids.device)  # (B,)
+    rows = torch.arange(len(batch), device=batch.input_ids.device)  # who is still here
+    memory = policy.start(len(batch)).to(batch.input_ids.device)  # (B, S)
+    states = model.encoder.embed(batch)
+    for depth in range(1, model.depth + 1):
+        states = model.encoder.step(depth, states)
+        last = depth == model.depth
+        if not last and not (depth in exits and policy.reads(depth)):
+            continue
+        output = model.read(depth, states)
+        leaving, memory = policy.leave(depth, output, memory)
+        if last or bool(leaving.all()):
+            logits[rows] = output.logits.to(logits.dtype)
+            depths[rows] = depth
+            break
+        if bool(leaving.any()):
+            gone, stay = leaving.nonzero()[:, 0], (~leaving).nonzero()[:, 0]
+            logits[rows[gone]] = output.logits[gone].to(logits.dtype)
+            depths[rows[gone]] = depth
+            rows, memory, states = rows[stay], memory[stay], states.keep(stay)
+    return Decision(logits=logits, depth=depths)

@@ -1,0 +1,157 @@
+"""The values that flow: from a labelled text to the decision where it leaves.
+
+Letters in the shapes: B texts, T tokens, H hidden, D representation, C classes, L layers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+Label = str | int
+"""A label as the user wrote it; the model keeps the spelling and the type."""
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """One text, or a pair of texts, with its label when it has one."""
+
+    text: str
+    pair: str | None = None
+    label: Label | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Tokens of B texts, padded on the right to the longest of them."""
+
+    input_ids: Tensor  # (B, T) int64
+    mask: Tensor  # (B, T) int64, 1 where there is a token
+    token_types: Tensor | None = None  # (B, T) int64, for families that have them
+    labels: Tensor | None = None  # (B,) int64
+    rows: Tensor | None = None  # (B,) int64, places in the data set
+
+    def to(self, device: torch.device) -> Batch:
+        """The same batch on another device."""
+        moved = {
+            name: value.to(device)
+            for name in ("input_ids", "mask", "token_types", "labels", "rows")
+            if (value := getattr(self, name)) is not None
+        }
+        return replace(self, **moved)
+
+    def __len__(self) -> int:
+        return int(self.input_ids.shape[0])
+
+
+@dataclass(frozen=True, slots=True)
+class States:
+    """What a backbone carries from layer to layer, and what an exit may read of it."""
+
+    hidden: Tensor  # (B, T, H), goes into the next layer
+    output: Tensor  # (B, T, H), what exits read: `hidden`, normalised where the family does so last
+    mask: Tensor  # (B, T) int64
+    attention: tuple[Any] | None = None  # what the family made of `mask`; None: to be made again from it
+
+    def keep(self, rows: Tensor) -> States:
+        """Only these texts, trimmed to the longest of them.
+
+        The family's own mask is dropped, not sliced: the next layer makes it from the 2-D one.
+        """
+        mask = self.mask[rows]  # (B', T)
+        width = int(mask.sum(dim=1).max()) if len(rows) else 0
+        hidden = self.hidden[rows, :width]
+        output = hidden if self.output is self.hidden else self.output[rows, :width]
+        return States(hidden=hidden, output=output, mask=mask[:, :width])
+
+
+@dataclass(frozen=True, slots=True)
+class ExitOutput:
+    """What the exit at one depth says of B texts."""
+
+    representation: Tensor  # (B, D), the vector the exit classifies
+    logits: Tensor  # (B, C)
+    label_embeddings: Tensor  # (C, D), the classifier's weight vectors
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """An objective's value: a main term and, where there is one, an auxiliary term.
+
+    Alignment compares the gradients of the two terms, so they stay apart until the step.
+    """
+
+    main: Tensor  # ()
+    auxiliary: Tensor | None = None  # ()
+    main_weight: float = 1.0
+    auxiliary_weight: float = 0.0
+    parts: Mapping[str, Tensor] = field(default_factory=dict)
+
+    @property
+    def total(self) -> Tensor:
+        """The weighted sum: what a plain backward pass starts from."""
+        main = self.main if self.main_weight == 1.0 else self.main_weight * self.main
+        return main if self.auxiliary is None else main + self.auxiliary_weight * self.auxiliary
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Where each of B texts left, and with which logits."""
+
+    logits: Tensor  # (B, C), of the exit where the text left
+    depth: Tensor  # (B,) int64, 1 = after the first layer
+
+
+@dataclass(frozen=True, slots=True)
+class StepRecord:
+    """What one update of the training loop logged."""
+
+    step: int
+    epoch: float
+    loss: float
+    parts: dict[str, float]
+    lr: float
+    angle: float | None = None  # degrees between the two terms' gradients
+    kept: float | None = None  # share of this update's batches whose auxiliary term was kept
+    main_norm: float | None = None
+    auxiliary_norm: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EpochRecord:
+    """What one pass over the training texts gave on the validation texts."""
+
+    epoch: int
+    step: int
+    score: float
+    metric: str
+    loss: float
+    best: bool
+
+
+class Objective(Protocol):
+    """A loss: the exit's output and the labels in, a `Loss` out. It never sees a model."""
+
+    def __call__(self, output: ExitOutput, labels: Tensor, teacher: ExitOutput | None = None) -> Loss:
+        """The loss of a batch; `teacher` is the last exit's output, for objectives that learn from it."""
+        ...
+
+
+class Policy(Protocol):
+    """When to leave: vectorised over texts, with a state per text that survives compaction."""
+
+    def reads(self, depth: int) -> bool:
+        """Whether the exit at this depth can end the way of a text."""
+        ...
+
+    def start(self, texts: int) -> Tensor:
+        """The state of each text before the first exit, (B, S); S may be 0."""
+        ...
+
+    def leave(self, depth: int, output: ExitOutput, state: Tensor) -> tuple[Tensor, Tensor]:
+        """Who leaves here, (B,) bool, and everybody's new state, (B, S)."""
+        ...

@@ -1,0 +1,60 @@
+"""A made-up evaluation and a made-up run; the numbers mean nothing, their shapes do."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Collection, Sequence
+
+import pytest
+
+from offramp.report.history import History
+from offramp.report.metrics import Evaluation
+from offramp.types import EpochRecord, Label, StepRecord
+
+
+def _evaluation(
+    classes: int = 4,
+    layers: int = 6,
+    texts: int = 300,
+    trained: Collection[int] = range(1, 100),
+    labels: Sequence[Label] = (),
+) -> Evaluation:
+    chance = random.Random(0)
+    truth = [i % classes for i in range(texts)]
+    exits = {
+        depth: [t if chance.random() < depth / layers else chance.randrange(classes) for t in truth]
+        for depth in range(1, layers + 1)
+    }
+    depths = [chance.randint(1, layers) for _ in truth]
+    predicted = [exits[depth][i] for i, depth in enumerate(depths)]
+    named = list(labels) or [f"label number {i}" for i in range(classes)]
+    policy = {"name": "confidence", "threshold": 0.9}
+    return Evaluation.of(truth, predicted, depths, exits, trained, layers, named, policy)
+
+
+def _history(updates: int = 120, epochs: int = 3, angles: bool = True) -> History:
+    chance = random.Random(1)
+    steps = []
+    for step in range(1, updates + 1):
+        loss = math.exp(-step / updates) + 0.1 * chance.random()
+        angle = chance.gauss(85, 8) if angles else None
+        kept = None if angle is None else float(angle <= 90)
+        steps.append(
+            StepRecord(step, step * epochs / updates, loss, {"ce": loss, "contrast": 9.0}, 2e-5, angle, kept, 1.0, 0.5)
+        )
+    records = [
+        EpochRecord(epoch, epoch * updates // epochs, 0.8 + 0.01 * epoch, "macro_f1", 0.5 / epoch, best=True)
+        for epoch in range(1, epochs + 1)
+    ]
+    return History(steps, records)
+
+
+@pytest.fixture(scope="session")
+def make_evaluation() -> Callable[..., Evaluation]:
+    return _evaluation
+
+
+@pytest.fixture(scope="session")
+def make_history() -> Callable[..., History]:
+    return _history

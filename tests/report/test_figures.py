@@ -1,0 +1,171 @@
+"""Figures read back as XML: well-formed, labelled in text, the same bytes each time, nothing global changed."""
+
+import re
+import sys
+from dataclasses import replace
+from xml.etree import ElementTree
+
+import matplotlib
+import pytest
+
+from offramp.errors import DataError, MissingExtra
+from offramp.report import figures
+from offramp.report.history import History
+from offramp.report.marks import MOST_POINTS, running_median, thin
+
+OF_HISTORY = [figures.loss_curve, figures.angle_curve, figures.validation_curve]
+OF_EVALUATION = [figures.exit_scores, figures.depth_histogram, figures.confusion_matrix]
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def words(svg):
+    return [element.text for element in ElementTree.fromstring(svg).iter(f"{SVG}text")]
+
+
+def draw_all(evaluation, history):
+    return [draw(history) for draw in OF_HISTORY] + [draw(evaluation) for draw in OF_EVALUATION]
+
+
+@pytest.fixture(scope="module")
+def drawn(make_evaluation, make_history):
+    return draw_all(make_evaluation(), make_history())
+
+
+def test_every_figure_is_one_well_formed_svg_element(drawn):
+    for svg in drawn:
+        root = ElementTree.fromstring(svg)
+        assert svg.startswith("<svg ")
+        assert root.tag == f"{SVG}svg"
+        assert "viewBox" in root.attrib
+
+
+def test_every_figure_is_the_same_to_the_byte_when_drawn_again(drawn, make_evaluation, make_history):
+    assert draw_all(make_evaluation(), make_history()) == drawn
+
+
+def test_figures_share_no_ids_and_every_reference_is_met_inside(drawn):
+    seen = set()
+    for svg in drawn:
+        ids = re.findall(r'\bid="([^"]+)"', svg)
+        assert len(ids) == len(set(ids))
+        assert not seen & set(ids)
+        seen |= set(ids)
+        assert set(re.findall(r"url\(#([^)]+)\)", svg) + re.findall(r'href="#([^"]+)"', svg)) <= set(ids)
+
+
+def test_no_figure_has_a_background_or_refers_to_the_network(drawn):
+    for svg in drawn:
+        sheet = next(ElementTree.fromstring(svg).iter(f"{SVG}path"))
+        assert sheet.get("style") == "fill: none"
+        assert not re.search(r'(href|src)="(?!#|data:)', svg)
+        assert "<metadata" not in svg
+
+
+def test_drawing_changes_no_global_setting(make_evaluation):
+    before = dict(matplotlib.rcParams)
+    figures.depth_histogram(make_evaluation())
+    assert dict(matplotlib.rcParams) == before
+
+
+def test_a_readers_own_matplotlib_settings_do_not_change_a_figure(make_evaluation):
+    plain = figures.depth_histogram(make_evaluation())
+    with matplotlib.rc_context({"font.size": 30.0, "axes.xmargin": 0.4, "xtick.direction": "in"}):
+        assert figures.depth_histogram(make_evaluation()) == plain
+
+
+@pytest.mark.parametrize("classes", [2, 10, 77])
+def test_a_confusion_matrix_prints_counts_for_few_labels_and_thins_ticks_for_many(make_evaluation, classes):
+    evaluation = make_evaluation(classes=classes, texts=8 * classes, labels=[f"name{i}" for i in range(classes)])
+    found = words(figures.confusion_matrix(evaluation))
+    ticks = [word for word in found if word.startswith("name")]
+    counts = [word for word in found if word.isdigit()]
+    if classes <= 15:
+        assert ticks == [f"name{i}" for i in range(classes)] * 2
+        assert sorted(map(int, counts)) == sorted(count for row in evaluation.confusion for count in row)
+    else:
+        assert len(ticks) == len(set(ticks)) * 2 <= 60
+        assert counts == []
+
+
+def test_labels_with_markup_dollars_controls_and_other_scripts_come_through(make_evaluation):
+    labels = ["<script>", "$5 & $6", "nul\x00\ud800", "退款请求"]
+    assert words(figures.confusion_matrix(make_evaluation(labels=labels)))[:4] == [
+        "<script>",
+        "$5 & $6",
+        "nul  ",
+        "退款请求",
+    ]
+
+
+def test_a_long_label_is_cut(make_evaluation):
+    found = words(figures.confusion_matrix(make_evaluation(labels=["a" * 300, "b", "c", "d"])))
+    assert max(map(len, found)) == 22
+
+
+def test_a_row_without_texts_is_drawn(make_evaluation):
+    evaluation = replace(make_evaluation(classes=2), confusion=[[3, 1], [0, 0]])
+    assert "3" in words(figures.confusion_matrix(evaluation))
+
+
+def test_exits_that_were_not_trained_are_said_to_be_so(make_evaluation):
+    assert "not trained (hollow)" in words(figures.exit_scores(make_evaluation(trained=[6])))
+    assert "not trained (hollow)" not in words(figures.exit_scores(make_evaluation()))
+    assert "accuracy" not in words(figures.exit_scores(make_evaluation(trained=[])))
+
+
+def test_the_histogram_says_the_counts_and_the_mean(make_evaluation):
+    evaluation = make_evaluation(layers=12)
+    found = words(figures.depth_histogram(evaluation))
+    assert f"mean depth {evaluation.mean_depth:.2f}" in found
+    assert {str(count) for count in evaluation.depths.values() if count} <= set(found)
+
+
+def test_the_angles_say_the_threshold_and_the_share_kept(make_history):
+    history = make_history()
+    found = words(figures.angle_curve(history, threshold=85.0))
+    kept = sum(record.angle <= 90 for record in history.steps) / len(history.steps)
+    assert "threshold 85°" in found
+    assert f"kept ({kept:.1%})" in found
+
+
+def test_each_part_of_a_loss_has_its_panel(make_history):
+    assert {"loss", "ce", "contrast"} <= set(words(figures.loss_curve(make_history())))
+
+
+def test_a_long_run_does_not_make_a_large_file(make_history):
+    short, long = make_history(updates=600), make_history(updates=6000)
+    for draw in (figures.loss_curve, figures.angle_curve):
+        assert len(draw(long)) < 1.3 * len(draw(short))
+
+
+def test_numbers_that_are_not_finite_are_passed_over(make_history):
+    history = make_history()
+    steps = [replace(record, loss=float("nan"), angle=float("inf")) for record in history.steps[:5]]
+    broken = History([*steps, *history.steps[5:]], history.epochs)
+    for draw in OF_HISTORY:
+        ElementTree.fromstring(draw(broken))
+
+
+def test_thinning_keeps_both_ends_and_the_order():
+    found = thin(list(range(10_000)))
+    assert (len(found), found[0], found[-1]) == (MOST_POINTS, 0, 9_999)
+    assert found == sorted(set(found))
+    assert thin([3, 1, 2]) == [3, 1, 2]
+
+
+def test_a_running_median_ignores_one_wild_value():
+    points = [(float(x), 1.0) for x in range(50)]
+    points[20] = (20.0, 1e9)
+    assert running_median(points) == [(float(x), 1.0) for x in range(50)]
+
+
+@pytest.mark.parametrize("draw", OF_HISTORY)
+def test_a_figure_without_data_is_refused(draw):
+    with pytest.raises(DataError, match="Found none"):
+        draw(History())
+
+
+def test_without_matplotlib_the_extra_is_named(monkeypatch, make_evaluation):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(MissingExtra, match=r"offramp\[plots\]"):
+        figures.depth_histogram(make_evaluation())
