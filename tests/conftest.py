@@ -42,7 +42,9 @@ def tokenizer() -> PreTrainedTokenizerFast:
     """A WordPiece tokenizer over a few words and all letters, with BERT's special tokens."""
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     letters = [chr(c) for c in range(ord("a"), ord("z") + 1)]
-    vocabulary = {w: i for i, w in enumerate([*special, *WORDS[0:1], *WORDS[2:], *letters, *(f"##{x}" for x in letters)])}
+    vocabulary = {
+        w: i for i, w in enumerate([*special, *WORDS[0:1], *WORDS[2:], *letters, *(f"##{x}" for x in letters)])
+    }
     inner = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
     inner.normalizer = normalizers.Lowercase()
     inner.pre_tokenizer = pre_tokenizers.BertPreTokenizer()

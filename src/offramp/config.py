@@ -14,7 +14,7 @@ import typing
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from importlib import resources
-from typing import Any, TypeVar
+from typing import Any
 
 from offramp.errors import ConfigError, unknown_name
 
@@ -283,9 +283,6 @@ def describe() -> dict[str, tuple[Any, str]]:
                 name = target.target.id
                 found[f"{stage.name}.{name}"] = (getattr(kind(), name), ast.literal_eval(text.value))
     return found
-
-
-_T = TypeVar("_T")
 
 
 def _check_key(key: str) -> None:
