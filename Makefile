@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 EXTRAS := minilm,plots,dev
 
-.PHONY: demo test test-slow lint format bench setup clean
+.PHONY: demo test test-slow lint format bench documents setup clean
 
 demo: $(READY)
 	$(BIN)/offramp demo
@@ -27,6 +27,9 @@ format: $(READY)
 
 bench: $(READY)
 	$(BIN)/python -m benchmarks
+
+documents: $(READY)
+	$(BIN)/python -m docs record
 
 setup: $(READY)
 

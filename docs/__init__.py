@@ -1,0 +1,1 @@
+"""Documents, and the commands that keep them true."""

@@ -1,0 +1,78 @@
+"""What the documents show, recorded and rendered."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from offramp.config import describe
+
+ROOT = Path(__file__).resolve().parents[1]
+RECORDED = ROOT / "results" / "readme.json"
+QUESTION = "my doorbell was fine until the update, now the app says it is offline"
+
+
+def record() -> None:
+    """Run the README's commands and keep what they printed."""
+    with tempfile.TemporaryDirectory() as folder:
+        demo = _run([sys.executable, "-m", "offramp.cli", "demo", "--out", "offramp-demo"], folder)
+        answer = _run([sys.executable, "-m", "offramp.cli", "predict", "offramp-demo", "--json"], folder, QUESTION)
+    tests = _run([sys.executable, "-m", "pytest", "-q", "-m", "not slow", str(ROOT)], str(ROOT)).splitlines()[-1]
+    found = {"demo": demo, "predict": answer, "test": tests.strip("= ")}
+    RECORDED.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", "utf-8")
+    render()
+
+
+def render() -> None:
+    """Write every rendered document."""
+    for file, text in rendered().items():
+        file.write_text(text, "utf-8")
+
+
+def rendered() -> dict[Path, str]:
+    """Each rendered document with the text it should have."""
+    readme = ROOT / "README.md"
+    text = readme.read_text("utf-8")
+    recorded = json.loads(RECORDED.read_text("utf-8"))
+    blocks = {
+        "demo": f"$ make demo\n{recorded['demo'].rstrip()}",
+        "test": f"$ make test\n...\n{recorded['test']}",
+        "predict": f'$ echo "{QUESTION}" | offramp predict offramp-demo --json\n{recorded["predict"].rstrip()}',
+    }
+    for name, block in blocks.items():
+        text = _filled(text, name, f"```text\n{block}\n```")
+    return {readme: text, ROOT / "docs" / "settings.md": _settings()}
+
+
+def _filled(text: str, name: str, block: str) -> str:
+    begin, end = f"<!-- begin {name} -->", f"<!-- end {name} -->"
+    pattern = re.compile(f"{re.escape(begin)}.*?{re.escape(end)}", re.DOTALL)
+    if not pattern.search(text):
+        raise SystemExit(f"README.md should have the marks {begin} and {end}.")
+    return pattern.sub(lambda _: f"{begin}\n{block}\n{end}", text)
+
+
+def _settings() -> str:
+    lines = [
+        "# Settings",
+        "",
+        "Every field of a recipe, with its default. `--set FIELD=VALUE` changes one; `offramp recipes NAME` shows a recipe",
+        "with all fields written out. This page is rendered from the configuration itself.",
+    ]
+    stage = ""
+    for key, (default, help_text) in describe().items():
+        if key.partition(".")[0] != stage:
+            stage = key.partition(".")[0]
+            lines += ["", f"## {stage}", "", "| field | default | what it says |", "| --- | --- | --- |"]
+        shown = json.dumps(list(default) if isinstance(default, tuple) else default)
+        lines.append(f"| `{key}` | `{shown}` | {help_text} |")
+    return "\n".join(lines) + "\n"
+
+
+def _run(command: list[str], folder: str, given: str | None = None) -> str:
+    done = subprocess.run(command, cwd=folder, input=given, capture_output=True, text=True, check=True)
+    return done.stdout
