@@ -5,9 +5,11 @@ A scikit-learn classifier over texts. `offramp train` and the other verbs are th
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -19,15 +21,15 @@ from offramp.config import Config, load_recipe, override
 from offramp.data.labels import Labels
 from offramp.data.sampling import sorted_batches, stratified_sample, stratified_split
 from offramp.data.sources import Table, read
-from offramp.data.tokens import Tokens, limit
+from offramp.data.tokens import Tokens, limit, warn_of_cuts
 from offramp.encoder.load import load_backbone, load_tokenizer
-from offramp.errors import ConfigError, DataError, ModelError, unknown_name
+from offramp.errors import ConfigError, DataError, ModelError, TrainingError, unknown_name
 from offramp.exits import checkpoint
 from offramp.exits.model import MultiExitModel, build
 from offramp.objectives import objective
 from offramp.optimise.journal import Watch
 from offramp.optimise.loop import Loop, Result, check
-from offramp.optimise.run_folder import claim, fingerprint
+from offramp.optimise.run_folder import claim, fingerprint, finish, finished
 from offramp.optimise.saved_state import SavedState
 from offramp.policies import POLICIES, policy
 from offramp.report.metrics import Evaluation, scores
@@ -85,7 +87,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def config(self) -> Config:
         """The resolved configuration this classifier trains with."""
         given = self.settings or {}
-        extra = [f"{key}={value}" for key, value in given.items()] if isinstance(given, Mapping) else list(given)
+        extra = [f"{k}={_written(v)}" for k, v in given.items()] if isinstance(given, Mapping) else list(given)
         if self.backbone is not None:
             extra.append(f"encoder.backbone={self.backbone}")
         if self.seed is not None:
@@ -119,10 +121,17 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         config = self.config()
         check(config)
         labels, learn, held = _divide(train, validation, config)
-        backbone = load_backbone(config.encoder.backbone, config.encoder.revision, config.encoder.attention)
+        if folder:
+            checkpoint.vacant(folder, resume, overwrite)
+        if folder and resume and checkpoint.is_model(folder):
+            ended = self._resume_finished(folder, config, learn, held)
+            if ended is not None:
+                return ended
         tokenizer = load_tokenizer(config.encoder.backbone, config.encoder.revision)
         with torch.random.fork_rng():
             torch.manual_seed(config.optimise.seed)
+            # Loading draws too: a layer the folder lacks begins at random.
+            backbone = load_backbone(config.encoder.backbone, config.encoder.revision, config.encoder.attention)
             model = build(
                 backbone,
                 labels.names,
@@ -134,8 +143,9 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             model.config.max_tokens = _limit(model, tokenizer, config.data.max_length)
             learn_tokens = _tokens(tokenizer, learn, labels, model.config.max_tokens)
             held_tokens = _tokens(tokenizer, held, labels, model.config.max_tokens)
+            cuts = learn_tokens.truncated + held_tokens.truncated
+            warn_of_cuts(cuts, len(learn) + len(held), model.config.max_tokens)
             if folder:
-                checkpoint.vacant(folder, resume, overwrite)
                 if overwrite and not resume:
                     checkpoint.clear(folder)
                 claim(folder / "training", config, fingerprint(learn, held), resume)
@@ -153,8 +163,31 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self._adopt(model, tokenizer, config)
         self.held_out_ = read(held)
         if folder:
-            self.save(folder)
-            SavedState(folder / "training").remove()
+            saved = SavedState(folder / "training")
+            try:
+                finish(folder / "training", result)
+                self.save(folder)
+            except (OSError, TrainingError) as error:
+                raise TrainingError(f"{error} {saved.advice()}") from error
+            saved.remove()
+        return result
+
+    def _resume_finished(
+        self, folder: Path, config: Config, learn: list[Example], held: list[Example]
+    ) -> Result | None:
+        """How a finished run ended, its model taken over; None where a checkpoint is left to go on from."""
+        training = folder / "training"
+        result = finished(training)
+        if result is None and SavedState(training).newest() is None:
+            raise ModelError(
+                f"`{folder}` should hold a run to resume. It holds a model without its run: choose another folder, "
+                "or add --overwrite."
+            )
+        if result is not None:
+            claim(training, config, fingerprint(learn, held), resume=True)
+            self._adopt(*checkpoint.load(folder))
+            self.held_out_ = read(held)
+            SavedState(training).remove()
         return result
 
     def _adopt(self, model: MultiExitModel, tokenizer: Any, config: Config) -> None:
@@ -170,12 +203,15 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict_proba(self, X: Any) -> np.ndarray[Any, Any]:
         """The probability of each class, by the exit where the text left, (texts, classes)."""
-        logits, _ = self._run(_examples(X))
+        logits, _ = self._run(self._tokenise(X))
         return np.asarray(torch.softmax(logits, dim=1))
 
     def decide(self, X: Any) -> list[Prediction]:
         """Label, probability and depth of each text."""
-        logits, depths = self._run(_examples(X))
+        return self._answers(self._tokenise(X))
+
+    def _answers(self, tokens: Tokens) -> list[Prediction]:
+        logits, depths = self._run(tokens)
         top, index = torch.softmax(logits, dim=1).max(dim=1)
         names = self.labels_.names
         return [
@@ -183,23 +219,30 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         ]
 
     def stream(self, examples: Iterable[Example], chunk: int = 1024) -> Iterator[Prediction]:
-        """Predictions in the order of the texts, a chunk at a time: memory does not grow."""
-        waiting: list[Example] = []
-        for example in examples:
-            waiting.append(example)
-            if len(waiting) == chunk:
-                yield from self.decide(waiting)
-                waiting = []
-        if waiting:
-            yield from self.decide(waiting)
+        """Predictions in the order of the texts, a chunk at a time: memory does not grow.
+
+        One warning at the end counts the texts that were cut.
+        """
+        if chunk < 1:
+            raise ConfigError(f"`chunk` should be 1 or more. Found {chunk}.")
+        rest = iter(examples)
+        cuts = texts = 0
+        try:
+            while waiting := list(islice(rest, chunk)):
+                tokens = self._tokenise(waiting, warn=False)
+                cuts, texts = cuts + tokens.truncated, texts + len(tokens)
+                yield from self._answers(tokens)
+        finally:
+            if cuts:
+                warn_of_cuts(cuts, texts, self.model_.config.max_tokens)
 
     def evaluate(self, data: Table) -> Evaluation:
         """Scores under the policy, and of every exit on its own."""
+        self._check_fitted()
         truth = _encode(self.labels_, data)
-        examples = data.examples
-        logits, depths = self._run(examples)
-        tokens = self._tokenise(examples)
-        by_exit = {d: torch.zeros(len(examples), dtype=torch.int64) for d in range(1, self.model_.depth + 1)}
+        tokens = self._tokenise(data.examples)
+        logits, depths = self._run(tokens)
+        by_exit = {d: torch.zeros(len(tokens), dtype=torch.int64) for d in range(1, self.model_.depth + 1)}
         with torch.inference_mode():
             for rows in sorted_batches(tokens.lengths, self.batch_size):
                 for depth, output in self.model_.outputs(tokens.batch(rows).to(self.model_.device)).items():
@@ -236,21 +279,20 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         found: dict[str, Any] = self.policy_in_force()
         return policy(found["name"], found.get("threshold", 1.0), found.get("depth", 0))
 
-    def _run(self, examples: list[Example]) -> tuple[torch.Tensor, torch.Tensor]:
+    def _run(self, tokens: Tokens) -> tuple[torch.Tensor, torch.Tensor]:
         """Logits (N, C) and depths (N,) of texts in their order."""
         chosen = self._policy()
-        tokens = self._tokenise(examples)
-        logits = torch.empty(len(examples), len(self.labels_))
-        depths = torch.empty(len(examples), dtype=torch.int64)
+        logits = torch.empty(len(tokens), len(self.labels_))
+        depths = torch.empty(len(tokens), dtype=torch.int64)
         for rows in sorted_batches(tokens.lengths, self.batch_size):
             decision = decide(self.model_, tokens.batch(rows).to(self.model_.device), chosen)
             logits[torch.tensor(rows)] = decision.logits.float().cpu()
             depths[torch.tensor(rows)] = decision.depth.cpu()
         return logits, depths
 
-    def _tokenise(self, examples: list[Example]) -> Tokens:
+    def _tokenise(self, X: Any, warn: bool = True) -> Tokens:
         self._check_fitted()
-        return Tokens.of(self.tokenizer_, examples, self.model_.config.max_tokens)
+        return Tokens.of(self.tokenizer_, _examples(X), self.model_.config.max_tokens, warn=warn)
 
     def _check_fitted(self) -> None:
         if not hasattr(self, "model_"):
@@ -275,12 +317,20 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 # --- from what users give to what the stages take
 
 
+def _written(value: Any) -> str:
+    """A setting's value as it would stand on the command line."""
+    return json.dumps(list(value), ensure_ascii=False) if isinstance(value, list | tuple) else str(value)
+
+
 def _examples(texts: Any) -> list[Example]:
     """Strings, pairs or examples as examples."""
     if isinstance(texts, str):
         raise DataError("Texts should be a list. Found one string: put it in a list.")
+    if hasattr(texts, "columns"):
+        raise DataError("Texts should be a list. Found a frame: choose its column, or two as a list of pairs.")
     # A bare pair would read as a text and its label.
-    given = [Example(*item) if isinstance(item, tuple | list) and len(item) == 2 else item for item in texts]
+    pairs = (tuple, list, np.ndarray)
+    given = [Example(*item) if isinstance(item, pairs) and len(item) == 2 else item for item in texts]
     return read(given, labels_required=False).examples if given else []
 
 
@@ -291,13 +341,13 @@ def _table(texts: Any, labels: Sequence[Label], name: str) -> Table:
         Example(e.text, e.pair, label.item() if isinstance(label, np.generic) else label)
         for e, label in zip(_examples(texts), labels, strict=True)
     ]
-    return read(examples)
+    return replace(read(examples), name=name)
 
 
 def _divide(train: Table, validation: Table | None, config: Config) -> tuple[Labels, list[Example], list[Example]]:
     """The labels, the texts to learn from, and the texts to validate on."""
     draw = torch.Generator().manual_seed(config.optimise.seed)
-    labels = Labels.of(e.label for e in train.examples if e.label is not None)
+    labels = Labels.of(train.labels, train.name)
     learn = train.examples
     if 0 < config.data.cap < len(learn):
         rows = stratified_sample(_encode(labels, train), config.data.cap, draw)
@@ -317,7 +367,8 @@ def _encode(labels: Labels, data: Table) -> list[int]:
 
 
 def _tokens(tokenizer: Any, examples: list[Example], labels: Labels, most: int) -> Tokens:
-    return Tokens.of(tokenizer, examples, most, labels.encode(e.label for e in examples if e.label is not None))
+    numbers = labels.encode(e.label for e in examples if e.label is not None)
+    return Tokens.of(tokenizer, examples, most, numbers, warn=False)
 
 
 def _limit(model: MultiExitModel, tokenizer: Any, wanted: int) -> int:

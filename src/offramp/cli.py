@@ -121,7 +121,7 @@ def predict(
     examples = stream(source, text=text or classifier.config_.data.text)
     for found in classifier.stream(examples):
         if as_json:
-            typer.echo(json.dumps({"label": found.label, "probability": found.probability, "depth": found.depth}))
+            _print_json(asdict(found))
         else:
             typer.echo(f"{found.label}\t{found.probability:.4f}\t{found.depth}")
 
@@ -216,12 +216,13 @@ def _train(
     """Train, save, validate, report."""
     from offramp.config import load_recipe, override
 
-    extra = [f"data.text={','.join(text)}"] if text else []
+    extra = [f"data.text={json.dumps(text, ensure_ascii=False)}"] if text else []
     extra += [f"data.label={label}"] if label else []
     config = override(load_recipe(recipe), [*settings, *extra])
 
     from offramp.classifier import Classifier
     from offramp.data.sources import read
+    from offramp.data.tokens import TruncationWarning
     from offramp.exits import checkpoint
     from offramp.progress import ProgressBar
 
@@ -230,9 +231,14 @@ def _train(
     train_table = read(data, **columns)
     validation_table = read(validation, **columns) if validation else None
     classifier = Classifier(recipe, backbone, [*settings, *extra], seed)
+    before = resume and checkpoint.is_model(out)
     with ProgressBar(_console()) as bar:
         result = classifier.fit_table(train_table, validation_table, out, resume, overwrite, bar)
-    validated = classifier.evaluate(classifier.held_out_)
+    if before:
+        _say(f"The model in `{out}` was finished before: nothing was trained.")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TruncationWarning)  # training has counted these texts
+        validated = classifier.evaluate(classifier.held_out_)
     _write_report(out / "report.html", f"{out.name}: validation texts", classifier, validated, out)
     return result, validated
 
@@ -269,8 +275,11 @@ def _write_report(file: Path, title: str, classifier: Classifier, evaluation: Ev
         "policy": ", ".join(f"{k} {v}" if k != "name" else str(v) for k, v in evaluation.policy.items()),
     }
     page = render(title, evaluation, read_history(model / "training" / "log.jsonl"), to_mapping(config), facts)
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(page, "utf-8")
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(page, "utf-8")
+    except OSError as error:
+        raise UserError(f"The report should go to a file that can be written. Found `{file}`: {error}.") from error
 
 
 def _print_evaluation(evaluation: Evaluation) -> None:

@@ -9,6 +9,7 @@ import ast
 import dataclasses
 import inspect
 import itertools
+import json
 import tomllib
 import typing
 from collections.abc import Iterable, Mapping
@@ -309,12 +310,15 @@ def _parse(raw: str, kind: Any, key: str) -> Any:
     """The value of a setting written on a command line."""
     if kind is str:
         return raw.strip("\"'")
-    if typing.get_origin(kind) is tuple:
-        return tuple(part.strip() for part in raw.strip("[]").split(",") if part.strip())
     try:
-        return tomllib.loads(f"value = {raw}")["value"]
+        value = tomllib.loads(f"value = {raw}")["value"]
     except tomllib.TOMLDecodeError:
-        raise ConfigError(f"`{key}` should be {_kind_name(kind)}. Found `{raw}`.") from None
+        value = None
+    if typing.get_origin(kind) is tuple and not isinstance(value, list):
+        return tuple(part.strip() for part in raw.strip("[]").split(",") if part.strip())
+    if value is None:
+        raise ConfigError(f"`{key}` should be {_kind_name(kind)}. Found `{raw}`.")
+    return value
 
 
 def _coerce(value: Any, kind: Any, key: str) -> Any:
@@ -345,8 +349,8 @@ def _toml(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
-        escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-        return f'"{escaped}"'
+        # TOML's escapes are JSON's, and one control character more.
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     if isinstance(value, list):
         return "[" + ", ".join(_toml(item) for item in value) + "]"
     return repr(value)

@@ -144,6 +144,9 @@ class Objective(Protocol):
 class Policy(Protocol):
     """When to leave: vectorised over texts, with a state per text that survives compaction."""
 
+    trained_only: bool
+    """Whether exits that were not trained are passed by."""
+
     def reads(self, depth: int) -> bool:
         """Whether the exit at this depth can end the way of a text."""
         ...

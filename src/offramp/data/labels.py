@@ -25,15 +25,19 @@ class Labels:
     names: tuple[Label, ...]
 
     @classmethod
-    def of(cls, labels: Iterable[Label]) -> Labels:
-        """The different labels, sorted: ints as numbers, strings as words, a mixture as words."""
+    def of(cls, labels: Iterable[Label], source: str = "") -> Labels:
+        """The different labels, sorted: ints as numbers, strings as words, a mixture as words.
+
+        `source` lets an error name where they come from.
+        """
         # Ints come last, so that of `3` and "3", which are one label, the number stays.
         spelled = {str(label): label for label in sorted(_clean(labels), key=lambda label: isinstance(label, int))}
         names = list(spelled.values())
         if len(names) < 2:
             found = f"only `{names[0]}`" if names else "none"
+            place = f" in {source}" if source else ""
             raise DataError(
-                f"There should be at least two different labels to choose between. Found {found}. "
+                f"There should be at least two different labels to choose between. Found {found}{place}. "
                 "Check that the label column is the right one and that the file was not cut or sorted by label."
             )
         if all(isinstance(name, int) for name in names):

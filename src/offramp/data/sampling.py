@@ -52,11 +52,7 @@ def class_balanced(
     in a batch only when its class has fewer than `per_class` texts. An epoch is ceil(texts / batch_size) batches;
     with few classes a batch holds fewer than `batch_size` texts.
     """
-    if per_class < 1 or batch_size < 2 * per_class:
-        raise ConfigError(
-            f"`batch_size` should be at least twice `per_class`, so that a batch holds two labels. "
-            f"Found `batch_size` {batch_size} and `per_class` {per_class}. Raise the one or lower the other."
-        )
+    check_balanced(per_class, batch_size)
     groups = [_Deck(rows.tolist(), generator) for rows in _rows_by_class(labels)]
     classes = _Deck(range(len(groups)), generator)
     together = min(len(groups), batch_size // per_class)
@@ -64,6 +60,15 @@ def class_balanced(
         [row for group in classes.take(together) for row in groups[group].take(per_class)]
         for _ in range(-(-len(labels) // batch_size))
     ]
+
+
+def check_balanced(per_class: int, batch_size: int) -> None:
+    """Refuse sizes with which a class-balanced batch would hold one label only."""
+    if per_class < 1 or batch_size < 2 * per_class:
+        raise ConfigError(
+            f"`batch_size` should be at least twice `per_class`, so that a batch holds two labels. "
+            f"Found `batch_size` {batch_size} and `per_class` {per_class}. Raise the one or lower the other."
+        )
 
 
 def stratified_sample(labels: Sequence[Label] | Integers, n: int, generator: torch.Generator) -> list[int]:

@@ -48,8 +48,11 @@ class Tokens:
         examples: Sequence[Example],
         max_length: int,
         labels: Sequence[int] | Integers | None = None,
+        warn: bool = True,
     ) -> Tokens:
         """Tokenise texts or pairs, cut to `max_length` tokens, special tokens included; one warning counts the cuts.
+
+        Without `warn`, the caller counts them over several calls and calls `warn_of_cuts`.
 
         The end of a text is cut; of a pair, the longer text first. The cut happens here, because a fast tokenizer
         that truncates also builds everything it cuts off: for pairs that grows with the square of the length.
@@ -94,9 +97,8 @@ class Tokens:
             ids.append(np.fromiter(chain.from_iterable(rows), np.int32, total))
             if typed:
                 types.append(np.fromiter(chain.from_iterable(row_types), np.int32, total))
-        if truncated:
-            message = f"{truncated} of {len(examples)} texts are longer than {max_length} tokens and were cut."
-            warnings.warn(message, TruncationWarning, stacklevel=2)
+        if warn:
+            warn_of_cuts(truncated, len(examples), max_length)
         return cls(
             ids=np.concatenate(ids),
             offsets=np.cumsum(np.concatenate(lengths)),
@@ -136,6 +138,13 @@ class Tokens:
     def __len__(self) -> int:
         """Number of texts."""
         return len(self.offsets) - 1
+
+
+def warn_of_cuts(truncated: int, texts: int, max_length: int) -> None:
+    """One warning that counts the texts that were cut, where there are any."""
+    if truncated:
+        message = f"{truncated} of {texts} texts are longer than {max_length} tokens and were cut."
+        warnings.warn(message, TruncationWarning, stacklevel=3)
 
 
 def limit(tokenizer: PreTrainedTokenizerBase, config_max_positions: int | None, wanted: int) -> int:

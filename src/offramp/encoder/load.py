@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from offramp.errors import ModelError
+from offramp.errors import ModelError, OfframpError
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,8 @@ def locate(backbone: str, revision: str = "") -> Place:
     if alias is None:
         return Place(backbone, revision or None)
     spec = importlib.util.find_spec(alias.package)
-    if spec is None or not spec.submodule_search_locations:
+    carried = revision in ("", alias.revision)  # the package holds the pinned one only
+    if not carried or spec is None or not spec.submodule_search_locations:
         return Place(alias.hub, revision or alias.revision)
     folder = Path(spec.submodule_search_locations[0]) / alias.folder
     check_sha256(folder / "model.safetensors", alias.sha256)
@@ -72,21 +73,37 @@ def check_sha256(file: Path, wanted: str) -> None:
 
 
 def load_backbone(backbone: str, revision: str = "", attention: str = "sdpa") -> Any:
-    """The backbone's Hugging Face model, without any head."""
+    """The backbone's Hugging Face model, without any head, in float32 whatever the precision of its file."""
+    import torch
     from transformers import AutoConfig, AutoModel
 
     from offramp.encoder.layers import family_of
 
     place = locate(backbone, revision)
     with _explained(backbone):
-        config = AutoConfig.from_pretrained(place.name, revision=place.revision)
+        # Left to its default, transformers asks at the terminal whether to run the code.
+        config = AutoConfig.from_pretrained(place.name, revision=place.revision, trust_remote_code=False)
         family_of(config)
         # DeBERTa-v2 has its own attention and takes no other implementation.
         how = {} if config.model_type == "deberta-v2" else {"attn_implementation": attention}
         with quiet_loading():
-            return AutoModel.from_pretrained(
-                place.name, revision=place.revision, config=config, use_safetensors=True, **how
+            model, report = AutoModel.from_pretrained(
+                place.name,
+                revision=place.revision,
+                config=config,
+                use_safetensors=True,
+                trust_remote_code=False,
+                dtype=torch.float32,
+                output_loading_info=True,
+                **how,
             )
+    # Only the pooler may be made anew: pre-training leaves it behind.
+    lost = sorted(name for name in report["missing_keys"] if not name.startswith("pooler."))
+    if lost:
+        raise ModelError(
+            f"The backbone `{backbone}` should hold all its weights. {len(lost)} are missing, such as `{lost[0]}`."
+        )
+    return model
 
 
 def load_tokenizer(backbone: str, revision: str = "") -> Any:
@@ -95,7 +112,11 @@ def load_tokenizer(backbone: str, revision: str = "") -> Any:
 
     place = locate(backbone, revision)
     with _explained(backbone):
-        return AutoTokenizer.from_pretrained(place.name, revision=place.revision)
+        tokenizer = AutoTokenizer.from_pretrained(place.name, revision=place.revision, trust_remote_code=False)
+    # Without any file transformers makes a tokenizer that knows no word.
+    if set(tokenizer.get_vocab()) <= set(tokenizer.all_special_tokens):
+        raise ModelError(f"The backbone `{backbone}` should have a tokenizer. Its vocabulary is missing or empty.")
+    return tokenizer
 
 
 class quiet_loading:
@@ -126,7 +147,8 @@ class _explained:
         return None
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
-        if isinstance(error, (OSError, ValueError, KeyError)):
+        # A damaged file can make transformers raise anything.
+        if isinstance(error, Exception) and not isinstance(error, OfframpError):
             first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
             raise ModelError(
                 f"The backbone should be {', '.join(f'`{a}`' for a in ALIASES)}, a folder or a Hugging Face name "

@@ -16,6 +16,8 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+from safetensors import SafetensorError
+
 from offramp import __version__
 from offramp.config import Config, from_mapping, to_toml
 from offramp.encoder.load import quiet_loading
@@ -24,6 +26,7 @@ from offramp.exits.model import MultiExitModel
 
 MANIFEST = "offramp.json"
 SETTINGS = "offramp.toml"
+RUN = Path("training") / "run.json"  # what `optimise` writes first
 FORMAT = 1
 
 
@@ -32,10 +35,17 @@ def is_model(folder: Path) -> bool:
     return (folder / MANIFEST).is_file()
 
 
+def is_run(folder: Path) -> bool:
+    """Whether a training run, finished or not, lies in the folder."""
+    return (folder / RUN).is_file()
+
+
 def save(folder: Path, model: MultiExitModel, tokenizer: Any, config: Config) -> None:
     """Write a model folder; what else lies in it stays."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        for left in folder.glob(".saving-*"):  # by a run that was killed
+            shutil.rmtree(left, ignore_errors=True)
         with tempfile.TemporaryDirectory(prefix=".saving-", dir=folder) as name:
             part = Path(name)
             with quiet_loading():
@@ -51,7 +61,7 @@ def save(folder: Path, model: MultiExitModel, tokenizer: Any, config: Config) ->
         waiting = folder / f".{MANIFEST}"
         waiting.write_text(json.dumps(manifest, indent=1) + "\n", "utf-8")
         os.replace(waiting, folder / MANIFEST)
-    except OSError as error:
+    except (OSError, SafetensorError) as error:
         raise TrainingError(f"The model could not be written to `{folder}`: {error}.") from error
 
 
@@ -59,14 +69,19 @@ def load(folder: Path) -> tuple[MultiExitModel, Any, Config]:
     """The model, its tokenizer and the configuration it was made with; a folder that is not whole is refused."""
     from transformers import AutoTokenizer
 
-    verify(folder)
     try:
-        with quiet_loading():
-            model = MultiExitModel.from_pretrained(folder, use_safetensors=True)
-            tokenizer = AutoTokenizer.from_pretrained(folder)
+        verify(folder)
         config = from_mapping(tomllib.loads((folder / SETTINGS).read_text("utf-8")))
-    except (OSError, ValueError, KeyError, RuntimeError) as error:
-        raise ModelError(f"The model folder `{folder}` cannot be read: {error}") from error
+        with quiet_loading():
+            model = MultiExitModel.from_pretrained(
+                folder, use_safetensors=True, attn_implementation=config.encoder.attention
+            )
+            tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+    except ModelError:
+        raise
+    except Exception as error:  # a damaged file can make transformers raise anything
+        first = str(error).strip().partition("\n")[0] or type(error).__name__
+        raise ModelError(f"The model folder `{folder}` cannot be read: {first}") from error
     return model.train(False), tokenizer, config
 
 
@@ -75,7 +90,7 @@ def verify(folder: Path) -> None:
     if not folder.is_dir():
         raise ModelError(f"A model should be a folder that `offramp train` wrote. There is no folder `{folder}`.")
     if not is_model(folder):
-        half = (folder / "training").is_dir() or (folder / SETTINGS).exists()
+        half = is_run(folder) or (folder / SETTINGS).exists()
         raise ModelError(
             f"The model folder `{folder}` is half-written: it has no `{MANIFEST}`. Finish it with --resume."
             if half
@@ -83,12 +98,15 @@ def verify(folder: Path) -> None:
         )
     try:
         manifest = json.loads((folder / MANIFEST).read_text("utf-8"))
-        files = dict(manifest["files"])
+        files = dict(manifest["files"].items())
         written = int(manifest["format"])
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
         raise ModelError(f"The model folder `{folder}` is damaged: `{MANIFEST}` cannot be read.") from error
     if written > FORMAT:
-        raise ModelError(f"`{folder}` was written by a newer offramp ({manifest.get('offramp')}). Upgrade offramp.")
+        raise ModelError(
+            f"The model folder `{folder}` was written by a newer offramp ({manifest.get('offramp')}): `{MANIFEST}` has "
+            f"format {written}, this one reads {FORMAT}. Upgrade offramp."
+        )
     for name, wanted in files.items():
         file = folder / name
         # A name with a path in it would read outside the folder.
@@ -100,27 +118,36 @@ def verify(folder: Path) -> None:
 
 def vacant(folder: Path, resume: bool, overwrite: bool) -> None:
     """Refuse to train into a folder that holds something else."""
-    if not folder.exists() or overwrite or resume:
+    if not folder.exists():
         return
     if not folder.is_dir():
         raise ModelError(f"`{folder}` should be a folder. Found a file.")
+    if not is_model(folder) and not is_run(folder):
+        # A run killed before it wrote down what it is leaves an empty `training`, or its first file's part.
+        begun = folder / RUN.with_name(f".{RUN.name}")
+        if any(path not in (begun.parent, begun) for path in folder.rglob("*")):
+            raise ModelError(f"`{folder}` should be empty or not exist. It holds other files: choose another folder.")
+        return
+    if overwrite or resume:
+        return
     if is_model(folder):
         raise ModelError(f"`{folder}` holds a model already. Choose another folder, or add --overwrite.")
-    if (folder / "training").is_dir():
-        raise ModelError(f"`{folder}` holds an unfinished run. Add --resume to go on, or --overwrite to begin anew.")
-    if any(folder.iterdir()):
-        raise ModelError(f"`{folder}` should be empty or not exist. It holds other files: choose another folder.")
+    raise ModelError(f"`{folder}` holds an unfinished run. Add --resume to go on, or --overwrite to begin anew.")
 
 
 def clear(folder: Path) -> None:
     """Remove a model and its training from a folder; other files stay."""
     if is_model(folder):
-        names = json.loads((folder / MANIFEST).read_text("utf-8")).get("files", {})
+        try:
+            names = list(json.loads((folder / MANIFEST).read_text("utf-8"))["files"])
+        except (ValueError, KeyError, TypeError):
+            names = []  # damaged: the new files are written over the old ones
         (folder / MANIFEST).unlink()
         for name in names:
             if Path(name).name == name:
                 (folder / name).unlink(missing_ok=True)
-    shutil.rmtree(folder / "training", ignore_errors=True)
+    if is_run(folder):
+        shutil.rmtree(folder / RUN.parent, ignore_errors=True)
 
 
 def _sha256(file: Path) -> str:

@@ -103,10 +103,18 @@ class MultiExitModel(PreTrainedModel):
         self.encoder = Encoder(backbone)
         build = EXITS[config.exit_kind]
         self.exits = nn.ModuleList([build(config, backbone.config) for _ in range(self.encoder.depth)])
+        # `from_pretrained` makes a model without values and fills it from the file.
+        self._drawn = not any(parameter.is_meta for parameter in self.exits.parameters())
         self.post_init()  # type: ignore[no-untyped-call]
 
     def _init_weights(self, module: nn.Module) -> None:
-        """Each part initialises itself; Hugging Face's default would overwrite the exits."""
+        """Each part initialises itself; Hugging Face's default would overwrite the exits.
+
+        What a file did not hold has no value yet: it is drawn as torch draws a new one.
+        """
+        reset = getattr(module, "reset_parameters", None) or getattr(module, "_reset_parameters", None)
+        if reset is not None and not self._drawn:
+            reset()
 
     @property
     def depth(self) -> int:

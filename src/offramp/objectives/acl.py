@@ -44,5 +44,5 @@ class AlignedContrastive(SupervisedContrastive):
     def vectors(self, output: ExitOutput, labels: Tensor) -> tuple[Tensor, Tensor]:
         """The texts and the label embeddings, (B + C, D), and their labels, (B + C,)."""
         classes = torch.arange(len(output.label_embeddings), device=labels.device)
-        label_embeddings = output.label_embeddings.to(output.representation.dtype)
-        return torch.cat([output.representation, label_embeddings]), torch.cat([labels, classes])
+        # `cat` takes the wider of the two types: the label embeddings are not rounded to autocast's.
+        return torch.cat([output.representation, output.label_embeddings]), torch.cat([labels, classes])

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Protocol
 
 from accelerate import Accelerator
 
+from offramp.optimise.saved_state import replace_text
 from offramp.types import EpochRecord, StepRecord
 
 
@@ -46,7 +48,7 @@ class Journal:
                 except ValueError:
                     break  # torn by a kill
                 kept.append(line)
-        log.write_text("".join(f"{line}\n" for line in kept), "utf-8")
+        replace_text(log, "".join(f"{line}\n" for line in kept))
         self.accelerator.init_trackers("events")
 
     def start(self, updates: int, done: int) -> None:
@@ -72,11 +74,15 @@ class Journal:
             self.accelerator.log({f"validation/{record.metric}": record.score}, step=record.step)
 
     def close(self) -> None:
-        """Flush what is still in memory."""
+        """Close what is open."""
         if self.folder:
-            self.accelerator.end_training()
+            # Every record was flushed when it was made; a disk that is full must not hide why the run ended.
+            with suppress(OSError):
+                self.accelerator.end_training()
 
     def _line(self, kind: str, record: StepRecord | EpochRecord) -> None:
         if self.folder:
+            # Strict JSON has no NaN, which the angle to a zero gradient is: it becomes null.
+            facts = json.loads(json.dumps({"kind": kind, **asdict(record)}), parse_constant=lambda _: None)
             with (self.folder / "log.jsonl").open("a", encoding="utf-8") as handle:
-                handle.write(json.dumps({"kind": kind, **asdict(record)}) + "\n")
+                handle.write(json.dumps(facts) + "\n")

@@ -15,10 +15,11 @@ from typing import Any
 
 import torch
 from accelerate import Accelerator
+from accelerate.state import AcceleratorState
 from torch import Tensor
 
 from offramp.config import Config
-from offramp.data.sampling import class_balanced, length_buckets, sorted_batches
+from offramp.data.sampling import check_balanced, class_balanced, length_buckets, sorted_batches
 from offramp.data.tokens import Tokens
 from offramp.errors import ConfigError, TrainingError
 from offramp.exits.model import MultiExitModel
@@ -78,6 +79,7 @@ class Loop:
         self.model, self.objective, self.config = model, objective, config
         self.train, self.validation, self.score = train, validation, score
         tracker = {"log_with": "tensorboard", "project_dir": str(folder)} if folder else {}
+        _forget_precision(config.optimise.precision)
         self.accelerator = Accelerator(mixed_precision=config.optimise.precision, **tracker)
         self.journal = Journal(self.accelerator, folder, watch)
         self.saved = SavedState(folder) if folder else None
@@ -95,13 +97,15 @@ class Loop:
         restored = self.saved.read() if resume and self.saved else None
         if restored:
             self.place = Place(**restored[1]["place"])
-        self.journal.open(self.place.update)
         began = time.monotonic() - self.place.seconds
         try:
+            self.journal.open(self.place.update)
             for number in range(self.place.phase, len(phases)):
                 self.place.phase = number
                 self._phase(phases[number], restored, began)
                 restored = None
+        except OSError as error:
+            raise TrainingError(f"The run's folder could not be written: {error}. {self._advice()}") from error
         finally:
             self.journal.close()
         return Result(
@@ -137,7 +141,11 @@ class Loop:
                 self._epoch(scene, update, updates, per_epoch, epoch_state, began)
                 self._validate(phase)
                 self._checkpoint(update, self.shuffler.get_state(), began)
-        except (torch.OutOfMemoryError, MemoryError) as error:
+        except (RuntimeError, MemoryError) as error:
+            # torch's allocator for the processor raises a plain RuntimeError.
+            ran_out = isinstance(error, torch.OutOfMemoryError | MemoryError) or "DefaultCPUAllocator" in str(error)
+            if not ran_out:
+                raise
             raise TrainingError(
                 f"Memory ran out: {error}. Lower optimise.batch_size and raise optimise.accumulation. {self._advice()}"
             ) from error
@@ -170,12 +178,13 @@ class Loop:
                 measured.append(gradients(here, batch))
             share = rate(self.place.update, updates, settings.warmup)
             record = self._record(measured, share, per_epoch)
-            if not math.isfinite(record.loss):
+            norm = update.apply(share) if math.isfinite(record.loss) else None
+            if norm is None or not math.isfinite(norm):
+                what = f"The loss became {record.loss}" if norm is None else f"The gradient's norm became {norm}"
                 raise TrainingError(
-                    f"The loss became {record.loss} at update {record.step}. Lower optimise.lr_backbone or raise "
-                    f"objective.temperature. {self._advice()}"
+                    f"{what} at update {record.step}. Lower optimise.lr_backbone or raise objective.temperature. "
+                    f"{self._advice()}"
                 )
-            update.apply(share)
             self.place.update += 1
             self.place.batch = first + len(group)
             self.place.epoch_loss += sum(m.loss for m in measured)
@@ -275,7 +284,15 @@ class Loop:
         return self.saved.advice() if self.saved else "Nothing was saved."
 
 
+def _forget_precision(wanted: str) -> None:
+    """Let a run have another precision than the one before it: accelerate holds one per process."""
+    if AcceleratorState._shared_state.get("_mixed_precision", wanted) != wanted:
+        AcceleratorState._reset_state()
+
+
 def check(config: Config) -> None:
     """Refuse settings that cannot go together."""
     if config.alignment.scope != "none" and config.objective.name == "ce":
         raise ConfigError("`alignment.scope` should be none with the objective ce, which has one term only.")
+    if config.data.sampler == "balanced":
+        check_balanced(config.data.per_class, config.optimise.batch_size)

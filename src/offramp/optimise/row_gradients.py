@@ -17,6 +17,7 @@ class RowGradients:
 
     def __init__(self, embedding: nn.Embedding) -> None:
         self.embedding = embedding
+        self.before = embedding.sparse
         embedding.sparse = True
         self.buffer: Tensor | None = None
         self.rows: Tensor | None = None
@@ -52,4 +53,4 @@ class RowGradients:
     def close(self) -> None:
         """Leave the embedding as it was found."""
         self.clear()
-        self.embedding.sparse = False
+        self.embedding.sparse = self.before

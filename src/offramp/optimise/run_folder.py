@@ -5,14 +5,18 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from offramp.config import Config, to_mapping
-from offramp.errors import ConfigError, DataError
+from offramp.errors import ConfigError, DataError, ModelError
+from offramp.optimise.loop import Result
+from offramp.optimise.saved_state import replace_text
 from offramp.types import Example
 
 _RUN = "run.json"
+_RESULT = "result.json"
 
 
 def fingerprint(*parts: Iterable[Example]) -> str:
@@ -41,8 +45,26 @@ def claim(folder: Path, config: Config, data: str, resume: bool) -> None:
                 "A resumed run should have the texts it began with. The data changed: train anew into another folder."
             )
         return
-    folder.mkdir(parents=True, exist_ok=True)
-    file.write_text(json.dumps({"config": to_mapping(config), "data": data}, indent=1) + "\n", "utf-8")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        _write(file, {"config": to_mapping(config), "data": data})
+    except OSError as error:
+        raise ModelError(f"The folder for the model should be writable. Found `{folder.parent}`: {error}.") from error
+
+
+def finish(folder: Path, result: Result) -> None:
+    """Write down how this run ended."""
+    _write(folder / _RESULT, asdict(result))
+
+
+def finished(folder: Path) -> Result | None:
+    """How this run ended, or None while it has not."""
+    file = folder / _RESULT
+    return Result(**json.loads(file.read_text("utf-8"))) if file.is_file() else None
+
+
+def _write(file: Path, facts: Mapping[str, Any]) -> None:
+    replace_text(file, json.dumps(facts, indent=1) + "\n")
 
 
 def _changes(before: Mapping[str, Any], after: Mapping[str, Any], prefix: str = "") -> Iterable[str]:

@@ -10,6 +10,7 @@ import json
 import os
 import shutil
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,7 @@ class SavedState:
             (part / "facts.json").write_text(json.dumps(facts), "utf-8")
             for file in (part / "tensors.safetensors", part / "facts.json", part):
                 _flush(file)
-            shutil.rmtree(final, ignore_errors=True)
+            _discard(final)
             part.rename(final)
             _flush(self.folder)
         except (OSError, SafetensorError) as error:
@@ -53,9 +54,7 @@ class SavedState:
             raise TrainingError(
                 f"A checkpoint could not be written to `{self.folder}`: {error}. {self.advice()}"
             ) from error
-        for old in self.folder.glob(f"{_PREFIX}*"):
-            if old != final:
-                shutil.rmtree(old, ignore_errors=True)
+        self._clear(but=final)
 
     def read(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
         """The newest checkpoint's tensors and facts, or None where there is none."""
@@ -76,8 +75,29 @@ class SavedState:
 
     def remove(self) -> None:
         """Remove all checkpoints: the run is done."""
+        self._clear()
+
+    def _clear(self, but: Path | None = None) -> None:
         for path in [*self.folder.glob(f"{_PREFIX}*"), *self.folder.glob(".part-*")]:
-            shutil.rmtree(path, ignore_errors=True)
+            if path != but:
+                _discard(path)
+
+
+def replace_text(file: Path, text: str) -> None:
+    """Write a file so that a kill leaves the new one or the one before, never half of one."""
+    part = file.with_name(f".{file.name}")
+    part.write_text(text, "utf-8")
+    os.replace(part, file)
+
+
+def _discard(path: Path) -> None:
+    """Remove a checkpoint; a kill does not leave half of it under its name."""
+    part = path.with_name(f".part-{path.name}")
+    shutil.rmtree(part, ignore_errors=True)
+    with suppress(OSError):
+        path.rename(part)
+    for left in (path, part):
+        shutil.rmtree(left, ignore_errors=True)
 
 
 def _flush(path: Path) -> None:

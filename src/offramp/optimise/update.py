@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 import torch
@@ -43,8 +44,14 @@ class Update:
         self.rows = RowGradients(words) if here else None
 
     def apply(self, share: float) -> float:
-        """One update at this share of the peak rates; the gradients are used up. Returns their norm."""
+        """One update at this share of the peak rates; the gradients are used up. Returns their norm.
+
+        Where the norm is not finite, the parameters stay as they are.
+        """
         norm = self._clip()
+        if not math.isfinite(norm):
+            self.clear()
+            return norm
         for group in self.optimizer.param_groups:
             group["lr"] = group["peak"] * share
         if self.rows is not None:

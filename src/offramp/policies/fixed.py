@@ -12,6 +12,8 @@ from offramp.types import ExitOutput
 class Fixed(Never):
     """Every text leaves at `depth`; 0 is the last."""
 
+    trained_only = False  # whoever names a depth means it
+
     def __init__(self, depth: int) -> None:
         self.depth = depth
 

@@ -11,6 +11,8 @@ from offramp.types import ExitOutput
 class Never:
     """No text leaves early; the last exit answers all."""
 
+    trained_only = True
+
     def reads(self, depth: int) -> bool:
         """No exit but the last is looked at."""
         return False

@@ -1,4 +1,7 @@
-"""PICTURES: the sheet every figure is drawn on. One palette, one type size, SVG out, nothing global left changed."""
+"""DECISIONS -> NUMBERS, PICTURES: the sheet every figure is drawn on.
+
+One palette, one type size, SVG out, nothing global left changed.
+"""
 
 from __future__ import annotations
 

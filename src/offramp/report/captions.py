@@ -1,4 +1,4 @@
-"""NUMBERS -> WORDS: how to read each figure, and what it shows here."""
+"""DECISIONS -> NUMBERS, PICTURES: how to read each figure, and what it shows here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""NUMBERS -> PICTURES: a run's history and an evaluation, each figure a pure function that returns SVG."""
+"""DECISIONS -> NUMBERS, PICTURES: the figures, each a pure function that returns SVG."""
 
 from __future__ import annotations
 

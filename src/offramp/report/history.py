@@ -1,4 +1,4 @@
-"""NUMBERS: what a training run wrote down, update by update and epoch by epoch, as JSON Lines."""
+"""DECISIONS -> NUMBERS, PICTURES: what a training run wrote down, by update and by epoch, as JSON Lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""PICTURES: the marks the figures share, and how many points are put into a series, a line and an axis."""
+"""DECISIONS -> NUMBERS, PICTURES: the marks the figures share.
+
+Also how many points are put into a series, a line and an axis.
+"""
 
 from __future__ import annotations
 

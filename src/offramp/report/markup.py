@@ -1,4 +1,4 @@
-"""WORDS -> HTML: escaped text, tables, figures, sections."""
+"""DECISIONS -> NUMBERS, PICTURES: HTML of escaped text, tables, figures, sections."""
 
 from __future__ import annotations
 

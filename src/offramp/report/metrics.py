@@ -1,4 +1,4 @@
-"""DECISIONS -> NUMBERS: the scores of an evaluation, as a whole and exit by exit."""
+"""DECISIONS -> NUMBERS, PICTURES: the scores of an evaluation, as a whole and exit by exit."""
 
 from __future__ import annotations
 

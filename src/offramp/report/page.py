@@ -1,4 +1,4 @@
-"""NUMBERS, PICTURES -> one HTML page that stands by itself: no script, nothing fetched."""
+"""DECISIONS -> NUMBERS, PICTURES: one HTML page that stands by itself: no script, nothing fetched."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PICTURES: how the page looks. One column, system fonts, light and dark."""
+"""DECISIONS -> NUMBERS, PICTURES: how the page looks. One column, system fonts, light and dark."""
 
 from offramp.report.canvas import INK
 

@@ -15,15 +15,14 @@ from offramp.types import Batch, Decision, Policy
 @torch.inference_mode()
 def decide(model: MultiExitModel, batch: Batch, policy: Policy) -> Decision:
     """Run a batch under a policy; the last exit answers whoever did not leave before."""
-    exits = set(model.config.trained_exits) or set(range(1, model.depth + 1))
-    if model.depth not in exits:
-        exits.add(model.depth)
+    every = range(1, model.depth + 1)
+    exits = set(model.config.trained_exits if policy.trained_only else every) or set(every)
     logits = torch.empty(len(batch), len(model.config.labels), device=batch.input_ids.device)  # (B, C)
     depths = torch.empty(len(batch), dtype=torch.int64, device=batch.input_ids.device)  # (B,)
     rows = torch.arange(len(batch), device=batch.input_ids.device)  # who is still here
     memory = policy.start(len(batch)).to(batch.input_ids.device)  # (B, S)
     states = model.encoder.embed(batch)
-    for depth in range(1, model.depth + 1):
+    for depth in every:
         states = model.encoder.step(depth, states)
         last = depth == model.depth
         if not last and not (depth in exits and policy.reads(depth)):

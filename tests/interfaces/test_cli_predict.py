@@ -1,0 +1,103 @@
+"""`offramp predict`: texts in, answers out, in their order."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from offramp import Classifier
+
+Run = Callable[..., Any]
+
+
+@pytest.fixture(scope="session")
+def texts(toy: Callable[..., Any]) -> list[str]:
+    found: list[str] = toy(20, seed=2)[0]
+    return found
+
+
+@pytest.fixture(scope="session")
+def truth(model: Path, texts: list[str]) -> list[dict[str, Any]]:
+    return [
+        {"label": p.label, "probability": pytest.approx(p.probability, abs=1e-6), "depth": p.depth}
+        for p in Classifier.load(model).decide(texts)
+    ]
+
+
+@pytest.mark.parametrize("name", ["texts.txt", "texts", "texts.csv", "texts.tsv", "texts.jsonl"])
+def test_every_kind_of_file_gets_the_answers_of_the_classifier(
+    offramp: Run, model: Path, texts: list[str], truth: list[dict[str, Any]], tmp_path: Path, name: str
+) -> None:
+    write = {
+        ".csv": lambda rows: "id,text\n" + "".join(f"{i},{row}\n" for i, row in enumerate(rows)),
+        ".tsv": lambda rows: "text\tid\n" + "".join(f"{row}\t{i}\n" for i, row in enumerate(rows)),
+        ".jsonl": lambda rows: "".join(json.dumps({"text": row}) + "\n" for row in rows),
+    }.get(Path(name).suffix, lambda rows: "".join(f"{row}\n" for row in rows))
+    (tmp_path / name).write_text(write(texts), "utf-8")
+    ran = offramp("predict", model, tmp_path / name, "--json")
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.lines == truth
+
+
+@pytest.mark.parametrize("dash", [(), ("-",)], ids=["nothing", "dash"])
+def test_standard_input_is_one_text_per_line(
+    offramp: Run, model: Path, texts: list[str], truth: list[dict[str, Any]], dash: tuple[str, ...]
+) -> None:
+    ran = offramp("predict", model, *dash, "--json", stdin="\n".join(texts).encode())
+    assert (ran.code, ran.lines) == (0, truth)
+
+
+def test_people_read_columns(offramp: Run, model: Path, texts: list[str], truth: list[dict[str, Any]]) -> None:
+    ran = offramp("predict", model, stdin="\n".join(texts).encode())
+    rows = [line.split("\t") for line in ran.out.splitlines()]
+    assert [(label, int(depth)) for label, _, depth in rows] == [(t["label"], t["depth"]) for t in truth]
+    assert [{"probability": float(p)} for _, p, _ in rows] == [
+        {"probability": pytest.approx(t["probability"].expected, abs=5e-5)} for t in truth
+    ]
+
+
+@pytest.mark.parametrize(
+    ("header", "flags"), [("sentence", ()), ("body", ("--text", "body")), ("text,sentence", ("--text", "sentence"))]
+)
+def test_the_text_column_is_the_usual_one_or_the_named_one(
+    offramp: Run,
+    model: Path,
+    texts: list[str],
+    truth: list[dict[str, Any]],
+    tmp_path: Path,
+    header: str,
+    flags: tuple[str, ...],
+) -> None:
+    filler = "other," * header.count(",")
+    (tmp_path / "a.csv").write_text(f"{header}\n" + "".join(f"{filler}{text}\n" for text in texts))
+    assert offramp("predict", model, tmp_path / "a.csv", *flags, "--json").lines == truth
+
+
+def test_a_policy_may_be_chosen(offramp: Run, model: Path, texts: list[str]) -> None:
+    ran = offramp("predict", model, "--policy", "fixed", "--depth", 3, "--json", stdin="\n".join(texts).encode())
+    assert [line["depth"] for line in ran.lines] == [3] * 20
+    assert ran.err == "warning: the exit at depth 3 was not trained; trained: 4\n"
+
+
+def test_labels_that_are_numbers_stay_numbers(
+    offramp: Run, quick: Callable[..., Classifier], toy: Callable[..., Any], tmp_path: Path
+) -> None:
+    texts, words = toy(24)
+    quick().fit(texts, [len(word) for word in words]).save(tmp_path / "m")
+    lines = offramp("predict", tmp_path / "m", "--json", stdin="\n".join(texts).encode()).lines
+    assert {type(line["label"]) for line in lines} == {int}
+    assert {line["label"] for line in lines} <= {3, 4}
+
+
+def test_a_label_in_any_script_is_written_in_utf8(
+    offramp: Run, quick: Callable[..., Classifier], toy: Callable[..., Any], tmp_path: Path
+) -> None:
+    texts, words = toy(24)
+    quick().fit(texts, ["日本" if word == "bad" else "süß" for word in words]).save(tmp_path / "m")
+    for flags in ((), ("--json",)):
+        ran = offramp("predict", tmp_path / "m", *flags, stdin="\n".join(texts).encode())
+        assert any(name in ran.out for name in ("日本", "süß"))

@@ -1,0 +1,259 @@
+"""A run that is killed and resumed ends with the files of the run that was not: the same weights, bit for bit."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from offramp.optimise.loop import Loop
+from offramp.optimise.run_folder import fingerprint
+from offramp.optimise.saved_state import SavedState
+from offramp.types import EpochRecord, Example, StepRecord
+
+KILLED = -signal.SIGKILL
+TEXTS = 40  # 36 to learn from: 5 updates per epoch
+COMMON = ["optimise.epochs=3", "optimise.batch_size=8", "optimise.checkpoint_steps=2", "objective.weight=0.5"]
+SETTINGS = {
+    "scl": COMMON,
+    "acl": [*COMMON, "alignment.scope=exact"],
+    "acl, short": [*COMMON, "alignment.scope=exact", "optimise.epochs=2", "optimise.batch_size=12"],
+}
+"""Dropout is on in all: it is the backbone's and the exits' default."""
+
+
+@dataclass(frozen=True)
+class Whole:
+    """A run that nobody disturbed."""
+
+    folder: Path
+    moments: list[str]
+    seconds: float
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    """What a run leaves behind, apart from TensorBoard's events and the seconds it took."""
+    found = {str(file.relative_to(folder)): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+    return {
+        name: held for name, held in found.items() if not name.startswith("training/events/") and "result" not in name
+    }
+
+
+def updates(folder: Path) -> int:
+    log = folder / "training" / "log.jsonl"
+    return log.read_bytes().count(b'"kind": "step"') if log.exists() else 0
+
+
+@pytest.fixture(scope="module")
+def fit(runs: Any, toy_file: Callable[..., Path], backbone_folder: Path) -> Callable[..., Any]:
+    """Trains in a process; by default it resumes what is there."""
+
+    def run(out: Path, name: str, resume: bool = True, **options: Any) -> Any:
+        options = {"data": toy_file(TEXTS), "settings": SETTINGS[name], **options}
+        return runs.fit(out, recipe=name[:3], backbone=str(backbone_folder), resume=resume, **options)
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def whole(fit: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Whole]:
+    """The undisturbed run with these settings, made once."""
+    made: dict[str, Whole] = {}
+
+    def make(name: str) -> Whole:
+        if name not in made:
+            folder = tmp_path_factory.mktemp("whole") / "out"
+            began = time.monotonic()
+            ended = fit(folder, name, resume=False)
+            assert ended.code == 0, ended.output
+            made[name] = Whole(folder, ended.moments, time.monotonic() - began)
+        return made[name]
+
+    return make
+
+
+@pytest.mark.parametrize("recipe", ["scl", "acl"])
+def test_a_run_killed_at_several_updates_ends_with_the_same_bits(
+    fit: Callable[..., Any], whole: Callable[[str], Whole], tmp_path: Path, recipe: str
+) -> None:
+    out = tmp_path / "out"
+    assert updates(whole(recipe).folder) == 15
+    for update in (1, 4, 7, 11, 14):  # before the first checkpoint, within epochs, after one
+        ended = fit(out, recipe, kill_when=lambda update=update: updates(out) >= update)
+        assert ended.code == KILLED, ended.output
+    assert not (out / "model.safetensors").exists()
+    ended = fit(out, recipe)
+    assert ended.code == 0, ended.output
+    assert files(out) == files(whole(recipe).folder)
+
+
+@pytest.mark.parametrize(("recipe", "seed"), [("scl", 1), ("acl", 2)])
+def test_a_run_killed_at_random_times_ends_with_the_same_bits(
+    fit: Callable[..., Any], whole: Callable[[str], Whole], tmp_path: Path, recipe: str, seed: int
+) -> None:
+    out, draw = tmp_path / "out", random.Random(seed)
+    for _ in range(5):
+        ended = fit(out, recipe, kill_after=draw.uniform(0.2, 0.9) * whole(recipe).seconds)
+        assert ended.code in (KILLED, 0), ended.output
+        newest = SavedState(out / "training")
+        assert newest.newest() is None or newest.read() is not None
+    ended = fit(out, recipe)
+    assert ended.code == 0, ended.output
+    assert files(out) == files(whole(recipe).folder)
+
+
+DANGEROUS = (
+    "os.rename training/.run.json",  # nothing is written but a part
+    "os.mkdir training/events",
+    "open training/.part-2/facts.json",  # the tensors are there, the facts are not
+    "os.rename training/.part-2",  # all is there under the wrong name
+    "flush training",  # there is a first checkpoint
+    "os.remove training/.part-checkpoint-*/facts.json",  # an old checkpoint is half gone
+    "os.rename training/.part-5",  # the first epoch's end
+    "os.rename training/.part-15",  # the last epoch's end
+    "os.rename training/.result.json",
+    "flush .saving-*/model.safetensors",  # the model is written, under another name
+    "os.rename .saving-*/model.safetensors",  # some of its files have their names
+    "os.rename .offramp.json",  # only the manifest is missing
+    "os.remove training/.part-checkpoint-15/facts.json",  # the model is done, the last checkpoint half gone
+)
+
+
+def test_a_run_killed_while_it_writes_ends_with_the_same_bits(
+    fit: Callable[..., Any], whole: Callable[[str], Whole], tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    for moment in DANGEROUS:
+        ended = fit(out, "acl", kill_at=moment)
+        assert ended.code == KILLED, f"{moment} did not come\n{ended.output}"
+    ended = fit(out, "acl")
+    assert ended.code == 0, ended.output
+    assert files(out) == files(whole("acl").folder)
+
+
+@pytest.mark.slow
+def test_no_moment_to_be_killed_is_a_bad_one(
+    fit: Callable[..., Any], whole: Callable[[str], Whole], tmp_path: Path
+) -> None:
+    for number, moment in enumerate(whole("acl, short").moments, start=1):
+        out = tmp_path / str(number)
+        assert fit(out, "acl, short", kill_at=number).code == KILLED
+        ended = fit(out, "acl, short")
+        assert ended.code == 0, f"killed before {number}, {moment}: {ended.output}"
+        assert files(out) == files(whole("acl, short").folder), f"killed before {number}, {moment}"
+
+
+@pytest.fixture
+def half(fit: Callable[..., Any], tmp_path: Path) -> Path:
+    """A run that was killed in its second epoch."""
+    out = tmp_path / "half"
+    assert fit(out, "scl", kill_when=lambda: updates(out) >= 9).code == KILLED
+    return out
+
+
+def test_what_a_kill_left_half_written_does_no_harm(
+    fit: Callable[..., Any], whole: Callable[[str], Whole], half: Path
+) -> None:
+    newest = SavedState(half / "training").newest()
+    assert newest is not None
+    for number in (1, int(newest.name.removeprefix("checkpoint-")) + 2, 99):
+        part = half / "training" / f".part-{number}"
+        shutil.rmtree(part, ignore_errors=True)
+        part.mkdir()
+        (part / "tensors.safetensors").write_bytes(b"garbage")
+    log = half / "training" / "log.jsonl"
+    log.write_bytes(log.read_bytes()[:-20])  # torn in its last line
+    ended = fit(half, "scl")
+    assert ended.code == 0, ended.output
+    assert files(half) == files(whole("scl").folder)
+
+
+def test_a_log_torn_before_the_checkpoint_is_continued_behind_the_tear(
+    fit: Callable[..., Any], whole: Callable[[str], Whole], half: Path
+) -> None:
+    log = half / "training" / "log.jsonl"
+    lines = log.read_bytes().splitlines(keepends=True)
+    log.write_bytes(b"".join(lines[:3]) + lines[3][:10])
+    assert fit(half, "scl").code == 0
+    wanted = files(whole("scl").folder)
+    assert files(half)["model.safetensors"] == wanted["model.safetensors"]
+    found = log.read_bytes().splitlines()
+    assert found == [line for line in wanted["training/log.jsonl"].splitlines() if line in found]
+    assert found[:3] == wanted["training/log.jsonl"].splitlines()[:3]
+    assert found[-1] == wanted["training/log.jsonl"].splitlines()[-1]
+
+
+class Stop:
+    """A watch that interrupts the run at an update."""
+
+    def __init__(self, at: int) -> None:
+        self.at = at
+        self.began: tuple[int, int] | None = None
+
+    def start(self, updates: int, done: int) -> None:
+        self.began = (updates, done)
+
+    def step(self, record: StepRecord) -> None:
+        if record.step == self.at:
+            raise KeyboardInterrupt
+
+    def epoch(self, record: EpochRecord) -> None:
+        pass
+
+
+def test_a_resumed_run_remembers_its_best_epoch_and_its_patience(
+    make_loop: Callable[..., Loop], tmp_path: Path
+) -> None:
+    scores = iter([0.5, 0.4, 0.3, 0.9])
+    common = {"score": lambda *_: next(scores), "optimise__epochs": 4, "optimise__patience": 2}
+    with pytest.raises(KeyboardInterrupt):
+        make_loop(tmp_path, watch=Stop(at=8), **common).run()  # in the third epoch, of three updates each
+    watch = Stop(at=0)
+    result = make_loop(tmp_path, watch=watch, **common).run(resume=True)
+    assert watch.began == (12, 6)
+    assert (result.best_epoch, result.score, result.epochs, result.stopped_early) == (1, 0.5, 3, True)
+
+
+def test_changed_settings_are_refused_by_name(fit: Callable[..., Any], half: Path) -> None:
+    before = files(half)
+    ended = fit(half, "scl", settings=[*SETTINGS["scl"], "optimise.epochs=4", "objective.temperature=0.4"])
+    assert ended.code == 1
+    assert "ConfigError" in ended.output
+    assert "Changed: objective.temperature, optimise.epochs." in ended.output
+    assert files(half) == before
+
+
+def test_any_change_of_the_data_is_noticed() -> None:
+    first, second = Example("a", label=1), Example("b", "c", label="x")
+    changed = [
+        [[first], [second]],
+        [[second, first], []],
+        [[first], []],
+        [[Example("a", label="1"), second], []],
+        [[Example("a", label=2), second], []],
+        [[first, Example("b", label="x")], []],
+        [[first, Example("bc", "", label="x")], []],
+    ]
+    prints = {fingerprint(*parts) for parts in changed}
+    assert len(prints) == len(changed)
+    assert fingerprint([first, second], []) not in prints
+    assert fingerprint([first, second], []) == fingerprint(iter([first, second]), ())
+
+
+def test_changed_data_is_refused(
+    fit: Callable[..., Any], whole: Callable[[str], Whole], half: Path, toy_file: Callable[..., Path]
+) -> None:
+    before = files(half)
+    ended = fit(half, "scl", data=toy_file(TEXTS, seed=1))
+    assert ended.code == 1
+    assert "DataError: A resumed run should have the texts it began with" in ended.output
+    assert files(half) == before
+    assert fit(half, "scl").code == 0
+    assert files(half) == files(whole("scl").folder)

@@ -1,0 +1,247 @@
+"""Who may import whom, what `import offramp` costs, and what a file must say of itself."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import offramp
+
+ROOT = Path(offramp.__file__).parent
+
+STAGES = {
+    "data": "TEXT -> TOKENS",
+    "encoder": "TOKENS -> LAYER STATES",
+    "exits": "STATES -> REPRESENTATION, LOGITS AT EACH DEPTH",
+    "objectives": "REPRESENTATION, LOGITS -> LOSS",
+    "optimise": "LOSS -> PARAMETERS",
+    "policies": "LOGITS SO FAR -> LEAVE OR STAY",
+    "report": "DECISIONS -> NUMBERS, PICTURES",
+    "runtime": "MODEL -> FAST MODEL",
+    "serve": "MODEL -> PEOPLE",
+}
+"""The folders the data flows through, from left to right, and what each makes of it."""
+
+BASE = {"__init__", "config", "errors", "types"}
+
+MAY_IMPORT: dict[str, set[str]] = {
+    "__init__": set(),
+    "errors": set(),
+    "types": set(),
+    "config": {"errors"},
+    "data": BASE,
+    "encoder": BASE | {"data"},
+    "exits": BASE | {"encoder"},
+    "objectives": {"errors", "types"},
+    "optimise": BASE | {"data", "exits", "objectives"},
+    "policies": {"errors", "types"},
+    "report": BASE | {"data", "encoder", "exits", "objectives", "policies"},
+    "runtime": BASE | {"exits", "policies"},
+    "serve": BASE | {"classifier", "runtime"},
+    # on top of the stages
+    "classifier": BASE | set(STAGES) - {"serve"},
+    "progress": BASE,
+    "demo": set(),
+    "study": BASE | set(STAGES) | {"classifier", "demo", "progress"},
+    "cli": BASE | set(STAGES) | {"classifier", "demo", "progress", "study"},
+}
+"""For each folder and module: which others of ours it may import. Its own folder is always allowed."""
+
+LIBRARIES: dict[str, set[str]] = {
+    "__init__": set(),
+    "errors": set(),
+    "config": set(),
+    "demo": set(),
+    "types": {"torch"},
+    "objectives": {"torch"},
+    "policies": {"torch"},
+}
+"""Where it is told: which libraries besides Python's own may be imported."""
+
+FILES = sorted(ROOT.rglob("*.py"))
+
+
+def part(module: str) -> str:
+    """The folder or module right below `offramp` that a dotted name lies in."""
+    _, _, rest = module.partition(".")
+    return rest.partition(".")[0] or "__init__"
+
+
+def name_of(file: Path) -> str:
+    """`offramp.exits.model` for `src/offramp/exits/model.py`; a folder's `__init__` has the folder's name."""
+    parts = ("offramp", *file.relative_to(ROOT).with_suffix("").parts)
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imports(source: str, package: str) -> Iterator[str]:
+    """Dotted names of all modules a source imports: at the top, in functions, for type checkers, by name."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            above = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
+            base = ".".join([*above, *([node.module] if node.module else [])])
+            if base != "offramp":
+                yield base
+                continue
+            for alias in node.names:
+                # `from offramp import x`: a module, a lazy public name, or something of `__init__` itself.
+                yield offramp._HOMES.get(alias.name, f"offramp.{alias.name}" if _is_module(alias.name) else "offramp")
+        elif isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
+            called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            if called in ("import_module", "__import__"):
+                yield str(node.args[0].value)
+
+
+def _is_module(name: str) -> bool:
+    return (ROOT / f"{name}.py").is_file() or (ROOT / name / "__init__.py").is_file()
+
+
+def imported(file: Path) -> set[str]:
+    name = name_of(file)
+    package = name if file.name == "__init__.py" else name.rpartition(".")[0]
+    return set(imports(file.read_text("utf-8"), package))
+
+
+def test_the_reader_of_imports_sees_them_wherever_they_hide() -> None:
+    source = """
+from __future__ import annotations
+import offramp.report.page as page, torch
+from offramp.exits.model import build
+from offramp import Classifier, __version__, config
+from . import figures
+from ..runtime import torch_engine
+if TYPE_CHECKING:
+    from offramp.optimise.loop import Loop
+def late():
+    import transformers.utils
+    importlib.import_module("offramp.cli")
+    "from offramp import nothing"
+"""
+    assert set(imports(source, "offramp.report")) == {
+        "__future__",
+        "offramp.report.page",
+        "torch",
+        "offramp.exits.model",
+        "offramp.classifier",
+        "offramp",
+        "offramp.config",
+        "offramp.report",
+        "offramp.runtime",
+        "offramp.optimise.loop",
+        "transformers.utils",
+        "offramp.cli",
+    }
+
+
+@pytest.mark.parametrize("file", FILES, ids=name_of)
+def test_a_file_imports_only_what_its_stage_may(file: Path) -> None:
+    own = part(name_of(file))
+    found = {part(name) for name in imported(file) if name.partition(".")[0] == "offramp"} - {own}
+    if own == "__init__":
+        found = set()  # only for type checkers and when a name is used, which the tests below hold
+    assert own in MAY_IMPORT, f"{own} should have a line in MAY_IMPORT"
+    assert found <= MAY_IMPORT[own]
+
+
+@pytest.mark.parametrize("file", [f for f in FILES if part(name_of(f)) in LIBRARIES], ids=name_of)
+def test_what_anybody_may_use_in_a_loop_of_their_own_needs_torch_only(file: Path) -> None:
+    found = {name.partition(".")[0] for name in imported(file)} - sys.stdlib_module_names - {"offramp"}
+    assert found <= LIBRARIES[part(name_of(file))]
+
+
+def test_the_data_flows_from_left_to_right() -> None:
+    assert list(STAGES) == sorted(STAGES)
+    for stage in STAGES:
+        right = {other for other in STAGES if other > stage}
+        assert not MAY_IMPORT[stage] & right, stage
+    assert "optimise" not in MAY_IMPORT["report"]
+    on_top = set(MAY_IMPORT) - BASE - set(STAGES)
+    for stage in STAGES:
+        assert MAY_IMPORT[stage] & on_top <= ({"classifier"} if stage == "serve" else set()), stage
+
+
+def test_every_folder_with_code_is_a_stage() -> None:
+    folders = {file.parent.name for file in FILES if file.parent != ROOT}
+    assert folders <= STAGES.keys()
+    assert folders >= {"data", "encoder", "exits", "objectives", "optimise", "policies", "report", "runtime"}
+
+
+@pytest.mark.parametrize("file", [f for f in FILES if f.parent != ROOT], ids=name_of)
+def test_the_first_line_of_a_file_names_its_stage(file: Path) -> None:
+    first = (ast.get_docstring(ast.parse(file.read_text("utf-8"))) or "").partition("\n")[0]
+    stage = STAGES[part(name_of(file))]
+    assert first.startswith((f"{stage}: ", f"{stage}, ")), first
+
+
+@pytest.mark.parametrize("file", [f for f in FILES if f.parent == ROOT], ids=name_of)
+def test_every_other_file_says_what_it_is(file: Path) -> None:
+    assert ast.get_docstring(ast.parse(file.read_text("utf-8")))
+
+
+def test_no_file_is_a_drawer_for_everything() -> None:
+    folders = [ROOT, *(ROOT.parents[1] / name for name in ("tests", "benchmarks", "examples", "docs"))]
+    files = [file for folder in folders for file in folder.rglob("*.py")]
+    assert len(files) > len(FILES)
+    drawers = {"utils", "util", "helpers", "helper", "common", "misc"}
+    assert not [str(file) for file in files if drawers & {file.stem, file.parent.name}]
+
+
+# --- what an import costs
+
+COST = """
+import json, sys
+{body}
+print(json.dumps(sorted({{name.partition(".")[0] for name in sys.modules}})))
+"""
+
+HELP = """
+from offramp.cli import app, main
+verbs = [command.name or command.callback.__name__ for command in app.registered_commands]
+assert len(verbs) > 3
+for arguments in (["--help"], ["-h"], *([verb, "--help"] for verb in verbs)):
+    sys.argv = ["offramp", *arguments]
+    try:
+        main()
+    except SystemExit as end:
+        assert end.code == 0, arguments
+"""
+
+HEAVY = {"torch", "transformers", "numpy", "sklearn", "accelerate", "datasets", "pandas", "pyarrow", "matplotlib"}
+
+
+def loaded_by(body: str) -> set[str]:
+    """The libraries a fresh Python has loaded after running this."""
+    found = subprocess.run([sys.executable, "-c", COST.format(body=body)], capture_output=True, text=True, check=True)
+    return set(json.loads(found.stdout.splitlines()[-1]))
+
+
+def test_importing_offramp_loads_no_heavy_library() -> None:
+    loaded = loaded_by("import offramp\nassert offramp.__version__")
+    assert "offramp" in loaded
+    assert not loaded & HEAVY
+
+
+def test_help_loads_no_heavy_library() -> None:
+    loaded = loaded_by(HELP)
+    assert "typer" in loaded
+    assert not loaded & HEAVY
+
+
+def test_the_costs_are_really_seen() -> None:
+    assert "numpy" in loaded_by("import numpy")
+
+
+def test_every_public_name_is_found_where_it_is_said_to_live() -> None:
+    for name, home in offramp._HOMES.items():
+        assert getattr(offramp, name) is getattr(importlib.import_module(home), name)
+    assert set(offramp.__all__) == {*offramp._HOMES, "__version__"}
+    with pytest.raises(AttributeError, match="no attribute 'Clasifier'"):
+        _ = offramp.Clasifier
