@@ -60,8 +60,8 @@ def _settings() -> str:
     lines = [
         "# Settings",
         "",
-        "Every field of a recipe, with its default. `--set FIELD=VALUE` changes one; `offramp recipes NAME` shows a recipe",
-        "with all fields written out. This page is rendered from the configuration itself.",
+        "Every field of a recipe, with its default. `--set FIELD=VALUE` changes one; `offramp recipes NAME` shows a",
+        "recipe with all fields written out. This page is rendered from the configuration itself.",
     ]
     stage = ""
     for key, (default, help_text) in describe().items():

@@ -3,6 +3,13 @@
 from __future__ import annotations
 
 import os
+
+# A test that reaches for the hub by mistake fails at once instead of waiting.
+os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ["TOKENIZERS_PARALLELISM"] = "false"
+# The models here are too small for threads, which only wait for each other on a busy machine.
+os.environ["OMP_NUM_THREADS"] = "1"
+
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,12 +21,26 @@ from transformers import BertConfig, BertModel, PreTrainedModel, PreTrainedToken
 
 from offramp.exits.model import MultiExitModel, build
 
-# A test that reaches for the hub by mistake fails at once instead of waiting.
-os.environ["HF_HUB_OFFLINE"] = "1"
-os.environ["TOKENIZERS_PARALLELISM"] = "false"
+torch.set_num_threads(1)
 
-WORDS = "the a good bad fine film plot was is very not dull bright slow quick story who where when what".split()
+FILLERS = [
+    "the",
+    "film",
+    "plot",
+    "was",
+    "is",
+    "very",
+    "not",
+    "dull",
+    "bright",
+    "slow",
+    "quick",
+    "story",
+    "who",
+    "where",
+]
 LABELS = ("bad", "fine", "good")
+WORDS = [*FILLERS, *LABELS]
 
 
 def data_folder() -> Path | None:
@@ -42,9 +63,7 @@ def tokenizer() -> PreTrainedTokenizerFast:
     """A WordPiece tokenizer over a few words and all letters, with BERT's special tokens."""
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     letters = [chr(c) for c in range(ord("a"), ord("z") + 1)]
-    vocabulary = {
-        w: i for i, w in enumerate([*special, *WORDS[0:1], *WORDS[2:], *letters, *(f"##{x}" for x in letters)])
-    }
+    vocabulary = {w: i for i, w in enumerate([*special, *WORDS, *letters, *(f"##{x}" for x in letters)])}
     inner = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
     inner.normalizer = normalizers.Lowercase()
     inner.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
@@ -80,7 +99,7 @@ def small_bert(layers: int = 4, seed: int = 0, **fields: Any) -> PreTrainedModel
     return BertModel(BertConfig(**{**settings, **fields}), add_pooling_layer=True)
 
 
-@pytest.fixture()
+@pytest.fixture
 def make_model() -> Callable[..., MultiExitModel]:
     """Builds a small model; keyword arguments go to the exits, `layers` and `seed` to the backbone."""
 
@@ -105,12 +124,11 @@ def backbone_folder(tmp_path_factory: pytest.TempPathFactory, tokenizer: PreTrai
 def toy_texts(n: int, seed: int = 0) -> tuple[list[str], list[str]]:
     """Texts whose label is told by one word among others, and their labels: learnable in seconds."""
     draw = torch.Generator().manual_seed(seed)
-    fillers = [w for w in WORDS if w not in LABELS and len(w) > 1]
     texts, labels = [], []
     for _ in range(n):
         label = LABELS[int(torch.randint(len(LABELS), (), generator=draw))]
         length = int(torch.randint(2, 12, (), generator=draw))
-        words = [fillers[int(i)] for i in torch.randint(len(fillers), (length,), generator=draw)]
+        words = [FILLERS[int(i)] for i in torch.randint(len(FILLERS), (length,), generator=draw)]
         words.insert(int(torch.randint(length + 1, (), generator=draw)), label)
         texts.append(" ".join(words))
         labels.append(label)

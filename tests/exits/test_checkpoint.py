@@ -251,9 +251,9 @@ def test_a_save_that_is_killed_leaves_no_model_that_loads(written: Path, tmp_pat
     folders = [tmp_path / str(number) for number in range(moves + 1)]
     for folder in folders:
         shutil.copytree(written, folder)
-    ended = subprocess.run(
-        [sys.executable, "-c", SAVE, str(written), *map(str, folders)], capture_output=True, text=True, check=True
-    )
+    command = [sys.executable, "-c", SAVE, str(written), *map(str, folders)]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert ended.returncode == 0, ended.stderr
     assert ended.stdout.split() == ["9"] * moves + ["0"]
     for folder in folders[:-1]:
         assert "half-written" in refusal(folder)

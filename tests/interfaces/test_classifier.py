@@ -183,7 +183,7 @@ def test_a_wrong_policy_gets_a_sentence(fitted: Classifier, policy: dict[str, An
 
 
 def test_settings_may_be_a_mapping_or_a_list(backbone_folder: Path) -> None:
-    mapping = Classifier("ce", str(backbone_folder), {"optimise.epochs": 3, "data.text": ["a, b", 'c "d"']}, seed=5)
+    mapping = Classifier("ce", str(backbone_folder), {"optimise.epochs": 3, "data.text": ("a, b", 'c "d"')}, seed=5)
     listed = Classifier(
         "ce", None, [f"encoder.backbone={backbone_folder}", "optimise.epochs=3", 'data.text=["a, b", "c \\"d\\""]'], 5
     )

@@ -23,6 +23,7 @@ def answers(classifier: Classifier, toy: Toy) -> list[list[float]]:
 
 
 def test_fitting_leaves_the_global_generators_alone(quick: Quick, toy: Toy) -> None:
+    quick().fit(*toy(24)).score(*toy(6))  # imports what it needs: rich draws when it is imported
     torch.manual_seed(11)
     before = torch.get_rng_state(), np.random.get_state()[1].copy(), random.getstate()
     answers(quick({"exits.kind": "linear"}), toy)

@@ -82,22 +82,22 @@ def test_a_small_model_learns_a_small_task(make_loop: Callable[..., Loop]) -> No
     assert not result.stopped_early
 
 
-def test_the_weights_of_the_best_epoch_are_kept(
+def test_the_weights_of_the_best_epoch_are_kept_and_of_equals_the_later(
     make_loop: Callable[..., Loop], make_model: Callable[..., MultiExitModel]
 ) -> None:
     model = make_model(layers=2)
     diary = Diary(model)
     result = make_loop(model=model, watch=diary, score=scripted(0.1, 0.8, 0.8, 0.3), optimise__epochs=4).run()
-    assert (result.best_epoch, result.score, result.epochs) == (2, 0.8, 4)
-    assert [record.best for record in diary.epochs] == [True, True, False, False]
-    assert same(model.state_dict(), diary.weights[1])
+    assert (result.best_epoch, result.score, result.epochs) == (3, 0.8, 4)
+    assert [record.best for record in diary.epochs] == [True, True, True, False]
+    assert same(model.state_dict(), diary.weights[2])
     assert not same(diary.weights[1], diary.weights[2])
 
 
 def test_training_stops_when_patience_is_at_an_end(make_loop: Callable[..., Loop]) -> None:
     scores = scripted(0.5, 0.4, 0.6, 0.6, 0.5, 0.9)
     result = make_loop(score=scores, optimise__epochs=6, optimise__patience=2).run()
-    assert (result.best_epoch, result.epochs, result.stopped_early) == (3, 5, True)
+    assert (result.best_epoch, result.epochs, result.stopped_early) == (4, 5, True)
 
 
 def test_without_patience_it_never_stops_early(make_loop: Callable[..., Loop]) -> None:

@@ -228,10 +228,11 @@ class Loop:
             score=score,
             metric=metric,
             loss=place.epoch_loss / max(1, place.batch),
-            best=score > place.best_score,
+            best=score >= place.best_score,  # of equals the later: the rate has fallen since
         )
+        better = score > place.best_score
         place.epoch, place.batch, place.epoch_loss = place.epoch + 1, 0, 0.0
-        place.waiting = 0 if record.best else place.waiting + 1
+        place.waiting = 0 if better else place.waiting + 1
         if record.best:
             place.best_score, place.best_epoch = score, place.epoch
             self.best = {name: t.detach().clone() for name, t in self.model.state_dict().items()}
