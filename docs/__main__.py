@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import sys
 
-from docs.documents import record, render
+from docs.documents import PARTS, record, render
 
 if __name__ == "__main__":
-    verbs = {"record": record, "render": render}
-    if len(sys.argv) != 2 or sys.argv[1] not in verbs:
-        sys.exit("usage: python -m docs record|render")
-    verbs[sys.argv[1]]()
+    verb, *parts = sys.argv[1:] or [""]
+    if verb == "record" and set(parts) <= set(PARTS):
+        record(*parts)
+    elif verb == "render" and not parts:
+        render()
+    else:
+        sys.exit(f"usage: python -m docs record [{'|'.join(PARTS)}] or python -m docs render")

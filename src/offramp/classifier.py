@@ -262,7 +262,9 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """The policy's name and the settings it uses."""
         self._check_fitted()
         config = self.config_.policy
-        name = self.policy if self.policy is not None else config.name
+        # A threshold or a depth alone says which policy is meant.
+        implied = "confidence" if self.threshold is not None else "fixed" if self.depth is not None else config.name
+        name = self.policy if self.policy is not None else implied
         found: dict[str, object] = {"name": name}
         if name not in POLICIES:
             raise unknown_name("policy", name, POLICIES)

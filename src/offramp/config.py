@@ -122,6 +122,8 @@ class OptimiseConfig:
     "Stop after this many epochs without a better validation score. 0: never."
     metric: str = "accuracy"
     "Validation score that chooses the best epoch: `accuracy`, `macro_f1` or `mcc`."
+    tolerance: float = 0.0
+    "Standard errors of the validation score by which a later epoch may be worse and is kept: its rate has fallen."
     checkpoint_steps: int = 0
     "Updates between checkpoints within an epoch. 0: one at the end of each epoch."
     precision: str = "no"
@@ -196,6 +198,7 @@ RANGES: dict[str, tuple[float, float]] = {
     "optimise.warmup": (0.0, 1.0),
     "optimise.clip": (0.0, 1e6),
     "optimise.patience": (0, 1e6),
+    "optimise.tolerance": (0.0, 10.0),
     "optimise.checkpoint_steps": (0, 1e9),
     "optimise.seed": (0, 2**32 - 1),
     "policy.threshold": (0.0, 1.0),

@@ -201,3 +201,12 @@ def test_one_warning_counts_the_texts_that_were_cut(fitted: Classifier, quick: Q
     with pytest.warns(TruncationWarning) as caught:
         quick().fit(texts, labels)
     assert [str(w.message) for w in caught] == ["2 of 24 texts are longer than 64 tokens and were cut."]
+
+
+def test_a_threshold_or_a_depth_alone_says_which_policy_is_meant(fitted: Classifier) -> None:
+    fitted.set_params(policy=None, threshold=0.7, depth=None)
+    assert fitted.policy_in_force() == {"name": "confidence", "threshold": 0.7}
+    fitted.set_params(threshold=None, depth=2)
+    assert fitted.policy_in_force() == {"name": "fixed", "depth": 2}
+    fitted.set_params(policy="never", threshold=0.7)
+    assert fitted.policy_in_force() == {"name": "never"}

@@ -94,6 +94,19 @@ def test_the_weights_of_the_best_epoch_are_kept_and_of_equals_the_later(
     assert not same(diary.weights[1], diary.weights[2])
 
 
+def test_a_later_epoch_within_the_tolerance_is_kept_over_the_top_score(
+    make_loop: Callable[..., Loop], make_model: Callable[..., MultiExitModel]
+) -> None:
+    # One standard error of 0.8 over 16 texts is 0.1: the third epoch is within it, the fourth is not.
+    model = make_model(layers=2)
+    diary = Diary(model)
+    scores = scripted(0.1, 0.8, 0.71, 0.69)
+    loop = make_loop(model=model, watch=diary, score=scores, validation=16, optimise__epochs=4, optimise__tolerance=1.0)
+    result = loop.run()
+    assert (result.best_epoch, result.score) == (3, 0.71)
+    assert same(model.state_dict(), diary.weights[2])
+
+
 def test_training_stops_when_patience_is_at_an_end(make_loop: Callable[..., Loop]) -> None:
     scores = scripted(0.5, 0.4, 0.6, 0.6, 0.5, 0.9)
     result = make_loop(score=scores, optimise__epochs=6, optimise__patience=2).run()

@@ -55,9 +55,10 @@ class Place:
     epoch: int = 0
     batch: int = 0  # batches of this epoch that are done
     update: int = 0  # updates of the run
-    best_score: float = -math.inf
+    top_score: float = -math.inf  # the best so far
+    best_score: float = -math.inf  # that of the weights that are kept
     best_epoch: int = 0
-    waiting: int = 0  # epochs since the best
+    waiting: int = 0  # epochs since the top score
     epoch_loss: float = 0.0  # sum over the epoch's batches
     seconds: float = 0.0
 
@@ -228,15 +229,20 @@ class Loop:
             score=score,
             metric=metric,
             loss=place.epoch_loss / max(1, place.batch),
-            best=score >= place.best_score,  # of equals the later: the rate has fallen since
+            best=score >= max(score, place.top_score) - self._noise(max(score, place.top_score)),
         )
-        better = score > place.best_score
         place.epoch, place.batch, place.epoch_loss = place.epoch + 1, 0, 0.0
-        place.waiting = 0 if better else place.waiting + 1
+        place.waiting = 0 if score > place.top_score else place.waiting + 1
+        place.top_score = max(score, place.top_score)
         if record.best:
             place.best_score, place.best_epoch = score, place.epoch
             self.best = {name: t.detach().clone() for name, t in self.model.state_dict().items()}
         self.journal.epoch(record)
+
+    def _noise(self, score: float) -> float:
+        """How far below the top score a later epoch may be: standard errors of a share of the validation texts."""
+        share = min(1.0, max(0.0, score))
+        return self.config.optimise.tolerance * math.sqrt(share * (1.0 - share) / len(self.validation))
 
     @torch.inference_mode()
     def _predict(self, depth: int) -> list[int]:
