@@ -7,6 +7,7 @@ import io
 import json
 import os
 import random
+import signal
 import subprocess
 import sys
 import warnings
@@ -134,7 +135,9 @@ def start() -> Callable[..., subprocess.Popen[str]]:
     def start(*arguments: object, **how: Any) -> subprocess.Popen[str]:
         command = [sys.executable, "-m", "offramp.cli", *map(str, arguments)]
         pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        return subprocess.Popen(command, **{**pipes, "text": True, "env": ENVIRONMENT, **how})
+        # A shell that put the tests into the background has its children ignore an interrupt.
+        listen = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)}
+        return subprocess.Popen(command, **{**pipes, "text": True, "env": ENVIRONMENT, **listen, **how})
 
     return start
 
