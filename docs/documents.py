@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -13,6 +14,8 @@ from offramp.config import describe
 
 ROOT = Path(__file__).resolve().parents[1]
 RECORDED = ROOT / "results" / "readme.json"
+# The documents are what is being made here: their own tests come after.
+TESTS = ["-q", "-m 'not slow'", "--deselect tests/test_documents.py"]
 QUESTION = "my doorbell was fine until the update, now the app says it is offline"
 
 
@@ -34,9 +37,8 @@ def _record_demo() -> dict[str, str]:
 
 
 def _record_test() -> dict[str, str]:
-    # The documents are what is being made here: their own test comes after.
-    command = [sys.executable, "-m", "pytest", "-q", "-m", "not slow", "--deselect", "tests/test_documents.py"]
-    return {"test": _run(command, str(ROOT)).splitlines()[-1].strip("= ")}
+    printed = _run([sys.executable, "-m", "pytest", *shlex.split(" ".join(TESTS))], str(ROOT))
+    return {"test": printed.splitlines()[-1].strip("= ")}
 
 
 PARTS = {"demo": _record_demo, "test": _record_test}
@@ -55,7 +57,7 @@ def rendered() -> dict[Path, str]:
     recorded = json.loads(RECORDED.read_text("utf-8"))
     blocks = {
         "demo": f"$ make demo\n{recorded['demo'].rstrip()}",
-        "test": f"$ make test\n...\n{recorded['test']}",
+        "test": f"$ python -m pytest {' '.join(TESTS)}\n...\n{recorded['test']}",
         "predict": f'$ echo "{QUESTION}" | offramp predict offramp-demo --json\n{recorded["predict"].rstrip()}',
     }
     for name, block in blocks.items():
