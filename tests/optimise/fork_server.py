@@ -19,6 +19,7 @@ import os
 import resource
 import signal
 import sys
+import threading
 import traceback
 from collections.abc import Callable
 from fnmatch import fnmatch
@@ -62,6 +63,8 @@ def run(request: dict[str, Any]) -> None:
         os.dup2(source, target)
     if request["room"]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (request["room"], resource.RLIM_INFINITY))
+    # TensorBoard's thread hands its error to the main thread, and prints it too, in the middle of what others print.
+    threading.excepthook = lambda _: None
     moments: list[str] = []
     sys.addaudithook(watch(request["out"], request["kill_at"], moments))
     code = 0
