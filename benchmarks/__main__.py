@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import sys
 
-from benchmarks import alignment, prediction, training
+from benchmarks import alignment, contrast, prediction, training
 from benchmarks.record import Ratio, write
 
-BENCHMARKS = {"training": training.run, "alignment": alignment.run, "prediction": prediction.run}
+BENCHMARKS = {
+    "training": training.run,
+    "alignment": alignment.run,
+    "contrast": contrast.run,
+    "prediction": prediction.run,
+}
 
 
 def main() -> int:

@@ -24,7 +24,7 @@ from offramp.exits.model import build
 from offramp.objectives import objective
 from offramp.optimise.loop import Loop
 
-TEXTS, BATCH, ROUNDS = 1600, 16, 3
+TEXTS, BATCH, ROUNDS = 1600, 16, 7
 
 
 class Rows(Dataset[dict[str, Any]]):

@@ -10,6 +10,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from docs import recipes
 from offramp.config import describe
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -41,7 +42,12 @@ def _record_test() -> dict[str, str]:
     return {"test": printed.splitlines()[-1].strip("= ")}
 
 
-PARTS = {"demo": _record_demo, "test": _record_test}
+def _record_recipes() -> dict[str, str]:
+    recipes.measure()  # into a file of its own
+    return {}
+
+
+PARTS = {"demo": _record_demo, "test": _record_test, "recipes": _record_recipes}
 
 
 def render() -> None:
@@ -62,14 +68,19 @@ def rendered() -> dict[Path, str]:
     }
     for name, block in blocks.items():
         text = _filled(text, name, f"```text\n{block}\n```")
-    return {readme: text, ROOT / "docs" / "settings.md": _settings()}
+    choice = ROOT / "docs" / "which-objective.md"
+    return {
+        readme: text,
+        choice: _filled(choice.read_text("utf-8"), "recipes", f"\n{recipes.table()}\n"),
+        ROOT / "docs" / "settings.md": _settings(),
+    }
 
 
 def _filled(text: str, name: str, block: str) -> str:
     begin, end = f"<!-- begin {name} -->", f"<!-- end {name} -->"
     pattern = re.compile(f"{re.escape(begin)}.*?{re.escape(end)}", re.DOTALL)
     if not pattern.search(text):
-        raise SystemExit(f"README.md should have the marks {begin} and {end}.")
+        raise SystemExit(f"The document should have the marks {begin} and {end}.")
     return pattern.sub(lambda _: f"{begin}\n{block}\n{end}", text)
 
 

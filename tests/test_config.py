@@ -3,6 +3,7 @@ from __future__ import annotations
 import dataclasses
 import tomllib
 import typing
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -21,9 +22,11 @@ from offramp.config import (
     to_mapping,
     to_toml,
 )
+from offramp.data.views import VIEWS
 from offramp.errors import ConfigError
-from offramp.exits.model import EXITS
+from offramp.exits.kinds import EXITS
 from offramp.objectives import OBJECTIVES
+from offramp.optimise.aggregators import AGGREGATORS
 from offramp.optimise.gradients import SCOPES
 from offramp.optimise.strategies import STRATEGIES
 from offramp.policies import POLICIES
@@ -48,7 +51,8 @@ def configs(draw: st.DrawFn) -> Config:
         stage, _, name = key.partition(".")
         low, high = RANGES.get(key, (None, None))
         if key in CHOICES:
-            value: Any = draw(st.sampled_from(CHOICES[key]))
+            names = st.sampled_from(CHOICES[key])
+            value: Any = draw(names if kind is str else st.lists(names, max_size=3))
         elif kind is int:
             value = draw(st.integers(int(low), int(high)))
         elif kind is float:
@@ -97,7 +101,7 @@ def test_a_recipe_keeps_the_defaults_it_does_not_change() -> None:
     assert (acl.alignment.scope, acl.alignment.threshold) == ("exact", 90.0)
 
 
-@pytest.mark.parametrize(("name", "hint"), [("alc", "'acl'"), ("../acl", "'acl'"), ("qqq", "Known: acl, ce, scl")])
+@pytest.mark.parametrize(("name", "hint"), [("alc", "'acl'"), ("../acl", "'acl'"), ("qqq", "Known: acl, ")])
 def test_an_unknown_recipe_gets_the_near_names(name: str, hint: str) -> None:
     with pytest.raises(ConfigError, match=rf"is not a known recipe\. .*{hint}"):
         load_recipe(name)
@@ -123,6 +127,8 @@ def test_an_unknown_recipe_gets_the_near_names(name: str, hint: str) -> None:
         ('data.text=["a title", "a, b"]', ("a title", "a, b")),
         ("data.text=2024", ("2024",)),
         ("data.text=", ()),
+        ("data.views=dropout,shuffle", ("dropout", "shuffle")),
+        ('data.views=["token-cutoff", "feature-cutoff"]', ("token-cutoff", "feature-cutoff")),
     ],
 )
 def test_a_setting_is_read_as_its_fields_type(setting: str, value: object) -> None:
@@ -151,6 +157,8 @@ def test_settings_apply_in_order_and_leave_the_rest() -> None:
         ("optimise.=3", r"should name a field"),
         ("optimise.epochs", r"A setting should look like key=value\. Found `optimise\.epochs`"),
         ("objective.name=sl", r"`sl` is not a known value of `objective\.name`\. Did you mean 'scl'"),
+        ("data.views=dropout,shufle", r"`shufle` is not a known value of `data\.views`\. Did you mean 'shuffle'\?"),
+        ("alignment.aggregator=mgd", r"`mgd` is not a known value of `alignment\.aggregator`\. Did you mean 'mgda'"),
         ("policy.name=nevr", r"`nevr` is not a known value of `policy\.name`\. Did you mean 'never'\?"),
         ("optimise.epochs=many", r"^`optimise\.epochs` should be a whole number\. Found `many`\.$"),
         ("optimise.epochs=2.5", r"^`optimise\.epochs` should be a whole number\. Found 2\.5\.$"),
@@ -220,10 +228,12 @@ def test_every_choice_and_range_is_of_a_field_and_allows_its_default() -> None:
         ("optimise.strategy", STRATEGIES),
         ("exits.kind", EXITS),
         ("alignment.scope", SCOPES),
+        ("alignment.aggregator", ["drop", *AGGREGATORS]),
+        ("data.views", VIEWS),
         ("optimise.metric", NAMES),
     ],
 )
-def test_the_choices_are_the_names_of_the_real_table(key: str, table: dict[str, Any]) -> None:
+def test_the_choices_are_the_names_of_the_real_table(key: str, table: Iterable[str]) -> None:
     assert sorted(CHOICES[key]) == sorted(table)
 
 

@@ -3,40 +3,181 @@
 from __future__ import annotations
 
 import re
+import shlex
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+import torch
 import yaml
+from transformers import BertConfig
 
-from offramp.config import recipes
+from offramp.config import CHOICES, describe, load_recipe, override, recipes
+from offramp.exits.kinds import EXITS
 from offramp.objectives import OBJECTIVES
+from offramp.optimise.coherence import check
 from offramp.policies import POLICIES
+from offramp.types import ExitOutput
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from docs.documents import rendered  # noqa: E402
 
-DOCUMENTS = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]
+DOCS = ROOT / "docs"
+DOCUMENTS = [*ROOT.glob("*.md"), *sorted(DOCS.glob("**/*.md"))]
+PAGES = {
+    **{name: DOCS / "objectives" / f"{name}.md" for name in OBJECTIVES},
+    **{name: DOCS / "exits" / f"{name}.md" for name in CHOICES["exits.kind"]},
+}
+"""Every objective and every exit with its page."""
 
 
-@pytest.mark.parametrize("file", [ROOT / "README.md", ROOT / "docs" / "settings.md"], ids=lambda f: f.name)
-def test_a_rendered_document_has_not_drifted_from_its_results(file: Path) -> None:
-    assert rendered()[file] == file.read_text("utf-8"), "run: python -m docs render"
+def section(file: Path, heading: str) -> str:
+    """What stands under a heading of a page, up to the next."""
+    found = re.search(rf"^## {heading}\n(.*?)(?=^## |\Z)", file.read_text("utf-8"), re.DOTALL | re.MULTILINE)
+    assert found is not None, f"{file.name} has no heading {heading}"
+    return found[1]
 
 
-@pytest.mark.parametrize("file", DOCUMENTS, ids=lambda f: f.name)
+def anchor(heading: str) -> str:
+    """The name under which GitHub links to a heading."""
+    return re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
+
+
+@pytest.mark.parametrize("name", ["README.md", "docs/settings.md", "docs/which-objective.md"])
+def test_a_rendered_document_has_not_drifted_from_its_results(name: str) -> None:
+    assert rendered()[ROOT / name] == (ROOT / name).read_text("utf-8"), "run: python -m docs render"
+
+
+@pytest.mark.parametrize("file", DOCUMENTS, ids=lambda f: f.relative_to(ROOT).as_posix())
 def test_every_relative_link_leads_to_a_file(file: Path) -> None:
     links = re.findall(r"\]\(([^)#]+)", file.read_text("utf-8"))
     missing = [link for link in links if "://" not in link and not (file.parent / link).exists()]
     assert not missing
 
 
+@pytest.mark.parametrize("file", DOCUMENTS, ids=lambda f: f.relative_to(ROOT).as_posix())
+def test_every_link_within_a_document_leads_to_a_heading(file: Path) -> None:
+    text = file.read_text("utf-8")
+    anchors = {anchor(heading) for heading in re.findall(r"^#+ (.*)$", text, re.MULTILINE)}
+    assert set(re.findall(r"\]\(#([^)]+)", text)) <= anchors
+
+
+@pytest.mark.parametrize("file", DOCUMENTS, ids=lambda f: f.relative_to(ROOT).as_posix())
+def test_every_field_that_a_document_names_exists(file: Path) -> None:
+    stages = "|".join({key.partition(".")[0] for key in describe()})
+    named = re.findall(rf"`((?:{stages})\.\w+)(?:=[^`]*)?`", file.read_text("utf-8"))
+    assert set(named) <= set(describe())
+
+
+@pytest.mark.parametrize("file", DOCUMENTS, ids=lambda f: f.relative_to(ROOT).as_posix())
+def test_every_training_command_has_settings_that_go_together(file: Path) -> None:
+    for line in re.findall(r"^offramp train \S.* --recipe .*$", file.read_text("utf-8"), re.MULTILINE):
+        words = shlex.split(line)
+        recipe = words[words.index("--recipe") + 1]
+        settings = [words[place + 1] for place, word in enumerate(words) if word == "--set"]
+        check(override(load_recipe(recipe), settings))
+
+
+def test_every_objective_and_every_exit_has_its_page_and_no_page_lacks_one() -> None:
+    found = {file for folder in ("objectives", "exits") for file in (DOCS / folder).glob("*.md")}
+    assert found - {DOCS / "objectives" / "README.md", DOCS / "exits" / "README.md"} == set(PAGES.values())
+    assert all(file.read_text("utf-8").startswith(f"# `{name}`\n") for name, file in PAGES.items())
+
+
+@pytest.mark.parametrize(("folder", "names"), [("objectives", tuple(OBJECTIVES)), ("exits", CHOICES["exits.kind"])])
+def test_the_index_has_one_row_for_each_page_in_the_order_of_the_code(folder: str, names: tuple[str, ...]) -> None:
+    text = (DOCS / folder / "README.md").read_text("utf-8")
+    rows = re.findall(r"^\| \[`([\w-]+)`\]\(([\w-]+)\.md\) \|", text, re.MULTILINE)
+    assert rows == [(name, name) for name in names]
+
+
+@pytest.mark.parametrize("folder", ["objectives", "exits"])
+def test_the_pages_of_a_folder_have_the_same_headings(folder: str) -> None:
+    files = [file for file in PAGES.values() if file.parent.name == folder]
+    headings = {file.name: re.findall(r"^## .*$", file.read_text("utf-8"), re.MULTILINE) for file in files}
+    assert len({tuple(found) for found in headings.values()}) == 1, headings
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_the_page_of_an_objective_tells_the_settings_it_reads_and_no_others(name: str) -> None:
+    rows = re.findall(r"^\| (`.*?`) \|", section(PAGES[name], "Settings"), re.MULTILINE)
+    assert set(re.findall(r"`objective\.(\w+)`", " ".join(rows))) == set(OBJECTIVES[name].hyper)
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_the_python_of_an_objective_page_gives_gradients(name: str) -> None:
+    code = re.search(r"```python\n(.*?)```", section(PAGES[name], "Run it"), re.DOTALL)
+    assert code is not None
+
+    def outputs(texts: int) -> ExitOutput:
+        return ExitOutput(*(torch.randn(*shape, requires_grad=True) for shape in ((texts, 12), (texts, 3), (3, 12))))
+
+    torch.manual_seed(0)
+    given: dict[str, Any] = {"labels": torch.tensor([0, 1, 1, 2]), "teacher": outputs(4)}
+    given |= {"output": outputs(4), "views": outputs(8)}
+    exec(compile(code[1], PAGES[name].name, "exec"), given)
+    used = given["views" if OBJECTIVES[name].views > 1 else "output"]
+    assert any(tensor.grad is not None for tensor in (used.representation, used.logits, used.label_embeddings))
+
+
+def test_the_python_of_the_alignment_page_gives_a_step() -> None:
+    code = re.search(r"```python\n(.*?)```", (DOCS / "alignment.md").read_text("utf-8"), re.DOTALL)
+    assert code is not None
+    weight = torch.tensor([1.0, 2.0], requires_grad=True)
+    loss = SimpleNamespace(
+        main=weight.sum(), auxiliary=-weight.sum(), main_weight=0.9, auxiliary_weight=0.1
+    )  # the two terms are opposite: the auxiliary one is dropped
+    given: dict[str, Any] = {"loss": loss, "parameters": [weight]}
+    exec(compile(code[1], "alignment.md", "exec"), given)
+    assert given["angle"].degrees == pytest.approx(180.0)
+    torch.testing.assert_close(given["step"][0], torch.tensor([0.9, 0.9]))
+
+
+@pytest.mark.parametrize("name", CHOICES["exits.kind"])
+def test_the_page_of_an_exit_counts_its_parameters(name: str) -> None:
+    formula = re.search(r"```text\n(.*?)\n```", section(PAGES[name], "Parameters"), re.DOTALL)
+    assert formula is not None
+    sizes = {"H": 12, "C": 5, "D": 8, "W": 3}
+    settings = SimpleNamespace(
+        labels=range(sizes["C"]),
+        exit_size=sizes["D"],
+        exit_heads=2,
+        exit_dropout=0.1,
+        exit_window=sizes["W"],
+        exit_temperature=0.1,
+    )
+    built: Any = EXITS[name](settings, BertConfig(hidden_size=sizes["H"]))
+    assert eval(formula[1], {}, sizes) == sum(parameter.numel() for parameter in built.parameters())
+
+
+def test_the_page_on_which_objective_names_only_what_there_is() -> None:
+    text = (DOCS / "which-objective.md").read_text("utf-8")
+    known = {*recipes(), *OBJECTIVES, *(choice for choices in CHOICES.values() for choice in choices)}
+    assert set(re.findall(r"`([a-z][a-z0-9_-]*)`", text)) <= known
+    for setting in re.findall(r"`(\w+\.\w+=[^`]*)`", text):
+        override(load_recipe("acl"), [setting])
+
+
+def test_every_row_on_which_objective_names_a_recipe() -> None:
+    text = (DOCS / "which-objective.md").read_text("utf-8")
+    rows = re.findall(r"^\| \[.*?\]\(#.*?\) \| (.*?) \|", text, re.MULTILINE)
+    assert rows
+    for cell in rows:
+        named = set(re.findall(r"`([\w-]+)`", cell))
+        assert named
+        assert named <= set(recipes())
+
+
 def test_the_readme_lists_every_recipe_and_policy() -> None:
     text = (ROOT / "README.md").read_text("utf-8")
     rows = set(re.findall(r"^\| `([\w-]+)` \|", text, re.MULTILINE))
-    assert rows == {*recipes(), *POLICIES}
+    tuned = {name for name in recipes() if not name.endswith("-paper")}
+    assert rows == {*tuned, *POLICIES}
+    assert {*recipes()} == tuned | {f"{name}-paper" for name in tuned}
 
 
 def test_the_readme_tree_names_every_objective() -> None:

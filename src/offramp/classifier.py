@@ -6,6 +6,7 @@ A scikit-learn classifier over texts. `offramp train` and the other verbs are th
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,7 +18,7 @@ import numpy as np
 import torch
 from sklearn.base import BaseEstimator, ClassifierMixin
 
-from offramp.config import Config, load_recipe, override
+from offramp.config import Config, changes, load_recipe, override
 from offramp.data.labels import Labels
 from offramp.data.sampling import sorted_batches, stratified_sample, stratified_split
 from offramp.data.sources import Table, read
@@ -25,16 +26,18 @@ from offramp.data.tokens import Tokens, limit, warn_of_cuts
 from offramp.encoder.load import load_backbone, load_tokenizer
 from offramp.errors import ConfigError, DataError, ModelError, TrainingError, unknown_name
 from offramp.exits import checkpoint
+from offramp.exits.label_names import begin_from_names
 from offramp.exits.model import MultiExitModel, build
 from offramp.objectives import objective
+from offramp.optimise.coherence import check
 from offramp.optimise.journal import Watch
-from offramp.optimise.loop import Loop, Result, check
+from offramp.optimise.loop import Loop, Result
 from offramp.optimise.run_folder import claim, fingerprint, finish, finished
 from offramp.optimise.saved_state import SavedState
 from offramp.policies import POLICIES, policy
 from offramp.report.metrics import Evaluation, scores
 from offramp.runtime.torch_engine import decide
-from offramp.types import Example, Label, Policy
+from offramp.types import Batch, Example, Label, Policy
 
 Texts = Sequence[str] | Sequence[tuple[str, str]] | Sequence[Example]
 
@@ -138,17 +141,24 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 exit_kind=config.exits.kind,
                 exit_size=config.exits.size,
                 exit_heads=config.exits.heads,
+                exit_temperature=config.exits.temperature,
+                exit_window=config.exits.window,
                 exit_dropout=config.exits.dropout,
             )
             model.config.max_tokens = _limit(model, tokenizer, config.data.max_length)
+            if config.exits.labels == "names":
+                begin_from_names(model, _names(tokenizer, labels, model.config.max_tokens))
             learn_tokens = _tokens(tokenizer, learn, labels, model.config.max_tokens)
             held_tokens = _tokens(tokenizer, held, labels, model.config.max_tokens)
             cuts = learn_tokens.truncated + held_tokens.truncated
             warn_of_cuts(cuts, len(learn) + len(held), model.config.max_tokens)
             if folder:
-                if overwrite and not resume:
+                anew = overwrite and not resume
+                if anew:
                     checkpoint.clear(folder)
                 claim(folder / "training", config, fingerprint(learn, held), resume)
+                if anew:
+                    checkpoint.forget(folder)
             loop = Loop(
                 model,
                 _objective(config, labels, learn),
@@ -309,9 +319,9 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     @classmethod
     def load(cls, folder: str | Path, **parameters: Any) -> Classifier:
-        """Read a model folder; `parameters` are the constructor's."""
+        """Read a model folder; `parameters` are the constructor's. Fitted again, it trains as the model was trained."""
         model, tokenizer, config = checkpoint.load(Path(folder))
-        classifier = cls(**{"recipe": config.recipe, **parameters})
+        classifier = cls(**{"recipe": config.recipe, "settings": changes(config), **parameters})
         classifier._adopt(model, tokenizer, config)
         return classifier
 
@@ -373,6 +383,14 @@ def _tokens(tokenizer: Any, examples: list[Example], labels: Labels, most: int) 
     return Tokens.of(tokenizer, examples, most, numbers, warn=False)
 
 
+def _names(tokenizer: Any, labels: Labels, most: int) -> Batch:
+    """The labels as texts."""
+    # A minus sign tells -1 from 1; within a word it is a hyphen.
+    spoken = [re.sub(r"_|(?<=\w)-", " ", str(name)) for name in labels.names]
+    tokens = Tokens.of(tokenizer, [Example(name) for name in spoken], most, warn=False)
+    return tokens.batch(range(len(labels)))
+
+
 def _limit(model: MultiExitModel, tokenizer: Any, wanted: int) -> int:
     """Tokens a text may have."""
     usable = model.encoder.family.usable_positions(model.encoder.backbone.config)
@@ -391,6 +409,7 @@ def _objective(config: Config, labels: Labels, learn: list[Example]) -> Any:
         settings.name,
         temperature=settings.temperature,
         weight=settings.weight,
+        heads=settings.heads,
         denominator=settings.denominator,
         reduction=settings.reduction,
         label_smoothing=settings.label_smoothing,

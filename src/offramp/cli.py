@@ -286,17 +286,15 @@ def _print_evaluation(evaluation: Evaluation) -> None:
     from rich.console import Console
     from rich.table import Table as RichTable
 
-    console = Console(highlight=False)
-    layers = len(evaluation.by_exit)
-    console.print(
-        f"accuracy {evaluation.accuracy:.4f}  macro-F1 {evaluation.macro_f1:.4f}  Matthews {evaluation.mcc:.4f}  "
-        f"mean depth {evaluation.mean_depth:.2f} of {layers}  ({evaluation.n} texts)"
+    typer.echo(
+        f"accuracy {evaluation.accuracy:.4f}  macro-F1 {evaluation.macro_f1:.4f}  Matthews {evaluation.mcc:.4f}\n"
+        f"{evaluation.n} texts, mean depth {evaluation.mean_depth:.2f} of {len(evaluation.by_exit)}"
     )
     table = RichTable("depth", "accuracy", "macro-F1", "Matthews", "texts that left here")
     for row in evaluation.by_exit:
         cells = [f"{value:.4f}" if row.trained else "untrained" for value in (row.accuracy, row.macro_f1, row.mcc)]
         table.add_row(str(row.depth), *cells, str(evaluation.depths[row.depth]))
-    console.print(table)
+    Console(highlight=False).print(table)
 
 
 def _print_json(value: Any) -> None:

@@ -37,7 +37,11 @@ class DataConfig:
     sampler: str = "length"
     "`length`: texts of like length share a batch. `balanced`: `per_class` texts of each label drawn for a batch."
     per_class: int = 4
-    "Texts of each label in a batch of the `balanced` sampler."
+    "Texts of each label in a batch of the `balanced` sampler; raise it with `optimise.contrast_batch`."
+    views: tuple[str, ...] = ("dropout", "dropout")
+    "How `infonce` sees each text twice, one name per view: `dropout`, `feature-cutoff`, `token-cutoff`, `shuffle`."
+    cutoff: float = 0.15
+    "Share of the tokens or of the features that a cutoff view erases."
 
 
 @dataclass(frozen=True)
@@ -57,11 +61,17 @@ class ExitsConfig:
     """STATES -> REPRESENTATION, LOGITS AT EACH DEPTH."""
 
     kind: str = "mha"
-    "`mha` or `linear`."
+    "`mha`, `linear`, `match`, `fusion`, `leam` or `lsan`."
     size: int = 64
-    "Width of an `mha` exit's representation (d_e)."
+    "Width of an `mha` exit's representation (d_e), and of the inner layers of an `lsan` exit."
     heads: int = 4
     "Attention heads of an `mha` exit."
+    temperature: float = 0.1
+    "Divides the cosine of a `match` or `fusion` exit, which makes it a logit."
+    window: int = 5
+    "Tokens a convolution of a `fusion` or `leam` exit looks at; odd."
+    labels: str = "random"
+    "Label embeddings begin `random`, or from the text of the labels' `names`."
     dropout: float = 0.1
     "Dropout inside the exit."
 
@@ -71,11 +81,13 @@ class ObjectiveConfig:
     """REPRESENTATION, LOGITS -> LOSS."""
 
     name: str = "acl"
-    "`ce`, `scl` or `acl`."
+    "`ce`, `scl`, `acl`, `acl-cl`, `icl`, `lcl`, `ler`, `lacon`, `infonce` or `distill`."
     temperature: float = 0.5
     "tau: divides the similarities."
     weight: float = 0.02
-    "lambda: share of the contrastive term; the cross entropy has 1 - lambda."
+    "lambda: share of the contrastive term, the cross entropy has 1 - lambda; in `lacon`, the weight of its `ler`."
+    heads: int = 1
+    "Slices of the representation that `icl` and `lacon` contrast apart; should divide its width."
     denominator: str = "others"
     "Over whom the contrast normalises: `others` (SCL eq. 3) or `all`, self included (ACL eq. 1)."
     reduction: str = "sum"
@@ -94,6 +106,8 @@ class AlignmentConfig:
     "`none`; `exact`: the angle over all trainable parameters; `exit`: over the exit and its input only."
     threshold: float = 90.0
     "Degrees; a larger angle drops the term for this batch."
+    aggregator: str = "drop"
+    "How two gradients make a step: `drop` one beyond the threshold, or torchjd's `projection`, `mgda` or `upgrad`."
 
 
 @dataclass(frozen=True)
@@ -108,6 +122,10 @@ class OptimiseConfig:
     "Texts in a batch."
     accumulation: int = 1
     "Batches whose gradients make one update."
+    updates_per_epoch: int = 0
+    "Accumulate more batches where an epoch would have more updates than about this many. 0: as `accumulation` says."
+    contrast_batch: int = 0
+    "Texts that are contrasted at once, held in memory `batch_size` at a time (gradient cache). 0: those of a batch."
     lr_backbone: float = 2e-5
     "Peak learning rate of the backbone."
     lr_exit: float = 2e-5
@@ -164,12 +182,15 @@ class Config:
 CHOICES: dict[str, tuple[str, ...]] = {
     "data.sampler": ("length", "balanced"),
     "encoder.attention": ("sdpa", "eager"),
-    "exits.kind": ("linear", "mha"),
-    "objective.name": ("ce", "scl", "acl"),
+    "data.views": ("dropout", "feature-cutoff", "token-cutoff", "shuffle"),
+    "exits.kind": ("linear", "mha", "match", "fusion", "leam", "lsan"),
+    "exits.labels": ("random", "names"),
+    "objective.name": ("ce", "scl", "acl", "acl-cl", "icl", "lcl", "ler", "lacon", "infonce", "distill"),
     "objective.denominator": ("others", "all"),
     "objective.reduction": ("sum", "mean"),
     "objective.class_weights": ("none", "balanced"),
     "alignment.scope": ("none", "exact", "exit"),
+    "alignment.aggregator": ("drop", "projection", "mgda", "upgrad"),
     "optimise.strategy": ("single",),
     "optimise.metric": ("accuracy", "macro_f1", "mcc"),
     "optimise.precision": ("no", "bf16"),
@@ -182,16 +203,22 @@ RANGES: dict[str, tuple[float, float]] = {
     "data.cap": (0, 1e12),
     "data.validation": (0.0, 0.9),
     "data.per_class": (1, 1e6),
+    "data.cutoff": (0.0, 0.9),
     "exits.size": (1, 1e5),
     "exits.heads": (1, 1e3),
+    "exits.temperature": (1e-4, 1e4),
+    "exits.window": (1, 1e3),
     "exits.dropout": (0.0, 0.95),
     "objective.temperature": (1e-4, 1e4),
     "objective.weight": (0.0, 1.0),
+    "objective.heads": (1, 1e3),
     "objective.label_smoothing": (0.0, 0.99),
     "alignment.threshold": (0.0, 180.0),
     "optimise.epochs": (1, 1e6),
     "optimise.batch_size": (1, 1e6),
     "optimise.accumulation": (1, 1e6),
+    "optimise.updates_per_epoch": (0, 1e9),
+    "optimise.contrast_batch": (0, 1e9),
     "optimise.lr_backbone": (0.0, 10.0),
     "optimise.lr_exit": (0.0, 10.0),
     "optimise.weight_decay": (0.0, 10.0),
@@ -276,6 +303,18 @@ def to_toml(config: Config) -> str:
     return "\n".join(lines) + "\n"
 
 
+def changes(config: Config) -> dict[str, Any]:
+    """The dotted fields in which `config` differs from its recipe; from the defaults, where the recipe is unknown."""
+    base = to_mapping(load_recipe(config.recipe) if config.recipe in recipes() else Config())
+    return {
+        f"{stage}.{name}": value
+        for stage, fields in to_mapping(config).items()
+        if isinstance(fields, dict)
+        for name, value in fields.items()
+        if value != base[stage][name]
+    }
+
+
 def describe() -> dict[str, tuple[Any, str]]:
     """Every dotted field with its default and its help text."""
     found: dict[str, tuple[Any, str]] = {}
@@ -335,8 +374,9 @@ def _coerce(value: Any, kind: Any, key: str) -> Any:
     origin = typing.get_origin(kind) or kind
     if not isinstance(value, origin) or (kind is not bool and isinstance(value, bool)):
         raise ConfigError(f"`{key}` should be {_kind_name(kind)}. Found {value!r}.")
-    if key in CHOICES and value not in CHOICES[key]:
-        raise unknown_name(f"value of `{key}`", value, CHOICES[key])
+    for name in value if isinstance(value, tuple) else (value,):
+        if key in CHOICES and name not in CHOICES[key]:
+            raise unknown_name(f"value of `{key}`", name, CHOICES[key])
     if key in RANGES and not RANGES[key][0] <= value <= RANGES[key][1]:
         low, high = RANGES[key]
         raise ConfigError(f"`{key}` should be between {low:g} and {high:g}. Found {value}.")

@@ -78,6 +78,11 @@ class ExitOutput:
     label_embeddings: Tensor  # (C, D), the classifier's weight vectors
 
 
+def wide(tensor: Tensor) -> Tensor:
+    """The tensor in float32 or wider: similarities and log-sum-exps are not taken in less."""
+    return tensor if tensor.dtype.itemsize >= 4 else tensor.float()
+
+
 @dataclass(frozen=True, slots=True)
 class Loss:
     """An objective's value: a main term and, where there is one, an auxiliary term.
@@ -119,6 +124,7 @@ class StepRecord:
     kept: float | None = None  # share of this update's batches whose auxiliary term was kept
     main_norm: float | None = None
     auxiliary_norm: float | None = None
+    cosines: dict[str, float] = field(default_factory=dict)  # between the two gradients, by group of parameters
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +141,16 @@ class EpochRecord:
 
 class Objective(Protocol):
     """A loss: the exit's output and the labels in, a `Loss` out. It never sees a model."""
+
+    @property
+    def views(self) -> int:
+        """How often each text stands in the batch: all texts in their first view, then all in their second."""
+        ...
+
+    @property
+    def taught(self) -> bool:
+        """Whether it learns from a teacher's output."""
+        ...
 
     def __call__(self, output: ExitOutput, labels: Tensor, teacher: ExitOutput | None = None) -> Loss:
         """The loss of a batch; `teacher` is the last exit's output, for objectives that learn from it."""

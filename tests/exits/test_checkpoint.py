@@ -23,14 +23,16 @@ from transformers import PreTrainedTokenizerFast, dynamic_module_utils
 from offramp.config import Config, from_mapping
 from offramp.errors import ModelError
 from offramp.exits import checkpoint
+from offramp.exits.kinds import EXITS
 from offramp.exits.model import MultiExitModel, build
 
 CONFIG = from_mapping({"recipe": "acl", "exits": {"size": 8, "heads": 2}, "optimise": {"seed": 7}})
 
 
-def make(kind: str = "bert", attention: str = "sdpa", seed: int = 0) -> MultiExitModel:
+def make(kind: str = "bert", attention: str = "sdpa", seed: int = 0, **exits: Any) -> MultiExitModel:
     backbone = make_backbone(kind, attention, seed)
-    return build(backbone, ("no", "yes", 3), exit_size=8, exit_heads=2, trained_exits=[4], max_tokens=30).train(False)
+    settings = {"exit_size": 8, "exit_heads": 2, "trained_exits": [4], "max_tokens": 30, **exits}
+    return build(backbone, ("no", "yes", 3), **settings).train(False)
 
 
 @pytest.fixture(scope="module")
@@ -90,6 +92,19 @@ def test_a_model_comes_back_bit_for_bit(kind: str, tokenizer: PreTrainedTokenize
     assert torch.equal(logits(found), logits(model))
     texts = ["the good film", "was it so very dull"]
     assert words(texts)["input_ids"] == tokenizer(texts)["input_ids"]
+
+
+@pytest.mark.parametrize("kind", EXITS)
+def test_a_model_comes_back_with_the_exits_it_was_made_with(
+    kind: str, tokenizer: PreTrainedTokenizerFast, tmp_path: Path
+) -> None:
+    model = make(exit_kind=kind, exit_temperature=0.3, exit_window=7)
+    checkpoint.save(tmp_path, model, tokenizer, CONFIG)
+    found, _, _ = checkpoint.load(tmp_path)
+    fields = (found.config.exit_kind, found.config.exit_temperature, found.config.exit_window)
+    assert fields == (kind, 0.3, 7)
+    assert found.config.trained_exits == [4]
+    assert torch.equal(logits(found), logits(model))
 
 
 def test_a_model_comes_back_with_the_attention_it_was_made_with(
@@ -309,6 +324,7 @@ def test_clearing_a_folder_never_reaches_outside_it(folder: Path) -> None:
     (folder / "notes.txt").write_text("mine")
     rewrite(folder, files={**manifest(folder)["files"], "../near": "", str(folder.parent / "far"): ""})
     checkpoint.clear(folder)
+    checkpoint.forget(folder)
     assert [file.read_text() for file in outside] == ["mine", "mine"]
     assert [file.name for file in folder.iterdir()] == ["notes.txt"]
 
@@ -425,6 +441,8 @@ def test_a_run_begins_only_where_nothing_of_the_users_is_lost(
 def test_a_damaged_model_can_be_cleared_away(folder: Path) -> None:
     (folder / "offramp.json").write_text("{")
     checkpoint.clear(folder)
+    assert checkpoint.is_model(folder)  # in name, until a new run has said that the folder is its own
+    checkpoint.forget(folder)
     assert not checkpoint.is_model(folder)
 
 

@@ -55,6 +55,18 @@ def test_labels_keep_their_type_and_spelling_on_disk(
     assert loaded.decide(texts) == classifier.decide(texts)
 
 
+def test_a_loaded_classifier_fits_again_as_it_was_fitted(
+    fitted: Classifier, toy: Toy, quick: Quick, tmp_path: Path
+) -> None:
+    texts, labels = toy(24)
+    first = quick({"optimise.seed": 5, "data.text": ["a", "b"]}).fit(texts, labels)
+    first.save(tmp_path)
+    again = Classifier.load(tmp_path)
+    assert again.config() == first.config_
+    assert again.fit(texts, labels).predict_proba(texts).tolist() == first.predict_proba(texts).tolist()
+    assert Classifier.load(tmp_path, settings=None).config().optimise.seed == 0
+
+
 def test_the_policy_may_be_chosen_when_loading(fitted: Classifier, toy: Toy, tmp_path: Path) -> None:
     fitted.save(tmp_path)
     texts, _ = toy(10)

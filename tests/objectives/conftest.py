@@ -10,6 +10,7 @@ from types import ModuleType
 import pytest
 import torch
 
+from offramp.objectives import OBJECTIVES
 from offramp.types import ExitOutput
 
 
@@ -26,18 +27,35 @@ def reference() -> ModuleType:
 
 
 @pytest.fixture(scope="session")
-def make_batch() -> Callable[..., tuple[ExitOutput, torch.Tensor]]:
-    """Makes random vectors for texts with these labels; leaves of the graph, in float64."""
+def make_batch() -> Callable[..., tuple[ExitOutput, torch.Tensor, ExitOutput | None]]:
+    """Makes what the objective of this name is called with, for texts with these labels.
+
+    An exit's output, with each text once per view; the labels; a teacher's output where there is to be one. The
+    vectors are random and leaves of the graph, in float64 unless asked.
+    """
 
     def make(
-        labels: list[int], classes: int = 3, size: int = 5, seed: int = 0, dtype: torch.dtype = torch.float64
-    ) -> tuple[ExitOutput, torch.Tensor]:
-        draw = torch.Generator().manual_seed(seed)
+        name: str,
+        labels: list[int],
+        classes: int = 3,
+        size: int = 6,
+        dtype: torch.dtype = torch.float64,
+    ) -> tuple[ExitOutput, torch.Tensor, ExitOutput | None]:
+        draw = torch.Generator().manual_seed(0)
+        truth = torch.tensor(labels * OBJECTIVES[name].views)
 
         def leaf(*shape: int) -> torch.Tensor:
             return torch.randn(*shape, generator=draw, dtype=torch.float64).to(dtype).requires_grad_()
 
-        output = ExitOutput(leaf(len(labels), size), leaf(len(labels), classes), leaf(classes, size))
-        return output, torch.tensor(labels)
+        def output() -> ExitOutput:
+            return ExitOutput(leaf(len(truth), size), leaf(len(truth), classes), leaf(classes, size))
+
+        return output(), truth, output() if OBJECTIVES[name].taught else None
 
     return make
+
+
+@pytest.fixture(scope="session")
+def leaves() -> Callable[[ExitOutput], list[torch.Tensor]]:
+    """The three tensors of an output."""
+    return lambda output: [output.representation, output.logits, output.label_embeddings]

@@ -4,7 +4,7 @@ Such a run starts at once, and is a process like any other: it can be killed, an
 comes in for each run; its process id goes out, and when it has ended, its exit code, negative for a signal.
 
     arguments  the command line's; or
-    fit        what `Classifier` takes, and `data`, the file to train on; `resume`
+    fit        what `Classifier` takes, and `data`, the file to train on; `resume`, `overwrite`
     out        folder of the run; the changes it makes to files there are its *moments*
     kill_at    moment before which it gets SIGKILL: its number, counted from 1, or a pattern of what happens; 0: none
     moments    file to which the moments are written
@@ -92,8 +92,8 @@ def work(request: dict[str, Any]) -> None:
         sys.argv = ["offramp", *request["arguments"]]
         command_line()
     given = dict(request["fit"])
-    data, resume = given.pop("data"), given.pop("resume")
-    Classifier(**given).fit_table(read(data), folder=Path(request["out"]), resume=resume)
+    data, how = given.pop("data"), {key: given.pop(key, False) for key in ("resume", "overwrite")}
+    Classifier(**given).fit_table(read(data), folder=Path(request["out"]), **how)
 
 
 def watch(out: str, kill_at: int | str, moments: list[str]) -> Callable[[str, tuple[Any, ...]], None]:

@@ -10,15 +10,17 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy
+from torch.nn.functional import cross_entropy, normalize
 
 from offramp.data.tokens import Tokens
+from offramp.data.views import Views, feature_cutoff, shuffle, token_cutoff
 from offramp.exits.model import MultiExitModel
 from offramp.objectives import objective
 from offramp.objectives.contrast import supervised_contrast
+from offramp.optimise.alignment import Rule
 from offramp.optimise.gradients import SCOPES, Scene
 from offramp.optimise.strategies import Phase, plan
-from offramp.types import Batch
+from offramp.types import Batch, ExitOutput, States
 
 WEIGHT, TEMPERATURE = 0.3, 0.5
 
@@ -36,7 +38,7 @@ def batches(toy_tokens: Callable[..., Tokens]) -> list[Batch]:
 
 def scene(model: MultiExitModel, threshold: float = 90.0, weight: float = WEIGHT, name: str = "acl") -> Scene:
     loss = objective(name, temperature=TEMPERATURE, weight=weight)
-    return Scene(model, loss, plan("single", model)[0], threshold)
+    return Scene(model, loss, plan("single", model)[0], Rule(threshold))
 
 
 def taken(model: MultiExitModel) -> dict[str, Tensor | None]:
@@ -136,6 +138,27 @@ def test_the_exit_angle_is_over_the_exit_and_the_states_it_reads(model: MultiExi
     assert measured.angle.degrees == pytest.approx(degrees(list(first), second), abs=1e-6)
 
 
+def test_the_cosines_are_those_of_each_part_of_the_model(model: MultiExitModel, batches: list[Batch]) -> None:
+    measured = SCOPES["exact"](scene(model), batches[0])
+    model.zero_grad()
+    backbone = model.encoder.backbone
+    parts = {"embeddings": backbone.embeddings}
+    parts |= {f"layer-{depth}": layer for depth, layer in enumerate(backbone.encoder.layer, 1)}
+    parts |= {"exit-3": model.exits[2]}
+    wanted = {}
+    for name, part in parts.items():
+        learning = list(part.parameters())
+        entropy, contrast = terms(model, batches[0])
+        first = torch.autograd.grad(entropy, learning, retain_graph=True)
+        second = torch.autograd.grad(contrast, learning, allow_unused=True)
+        second = [torch.zeros_like(p) if g is None else g for p, g in zip(learning, second, strict=True)]
+        a, b = (torch.cat([g.flatten() for g in gradients]) for gradients in (first, second))
+        wanted[name] = float(torch.cosine_similarity(a, b, dim=0))
+    assert measured.angle is not None
+    assert list(measured.angle.cosines) == list(wanted)
+    assert measured.angle.cosines == pytest.approx(wanted, abs=1e-9)
+
+
 @pytest.mark.parametrize(
     ("scope", "passes"),
     [
@@ -153,7 +176,8 @@ def test_never_a_pass_too_many(
     for name, module in watched.items():
         module.register_full_backward_hook(lambda *_, name=name: back.update([name]))
         module.register_forward_hook(lambda *_, name=name: forth.update([name]))
-    SCOPES[scope](scene(model, threshold), batches[0])
+    measured = SCOPES[scope](scene(model, threshold), batches[0])
+    assert (measured.angle is not None and bool(measured.angle.cosines)) == (scope != "none")
     assert dict(back) == passes
     assert dict(forth) == {"layer": 1, "exit": 1}
 
@@ -224,3 +248,71 @@ def test_several_exits_add_up(model: MultiExitModel, batches: list[Batch], scope
     entropy, contrast = terms(model, batches[0], (1, 3))
     ((1 - WEIGHT) * entropy + WEIGHT * contrast).backward()
     assert_same(found, taken(model))
+
+
+# Two views of each text.
+
+
+def looking(model: MultiExitModel, *names: str) -> tuple[Scene, list[tuple[ExitOutput, Tensor]]]:
+    """A scene whose objective contrasts these views, and a list of what it will be shown."""
+    loss: Any = objective("infonce", temperature=TEMPERATURE, weight=WEIGHT, reduction="sum")
+    shown: list[tuple[ExitOutput, Tensor]] = []
+    loss.register_forward_hook(lambda module, given, result: shown.append(given))
+    views = Views(names, cutoff=0.4)
+    return Scene(model, loss, plan("single", model)[0], Rule(180.0), views=views), shown
+
+
+@pytest.mark.parametrize("dropout", [True, False])
+@pytest.mark.parametrize("scope", SCOPES)
+def test_dropout_alone_makes_two_views_of_each_text(
+    model: MultiExitModel, batches: list[Batch], scope: str, dropout: bool
+) -> None:
+    model.train(dropout)
+    torch.manual_seed(0)
+    here, shown = looking(model, "dropout", "dropout")
+    SCOPES[scope](here, batches[0])
+    ((output, labels),) = shown
+    first, second = output.representation.chunk(2)
+    assert torch.equal(labels, batches[0].labels.repeat(2))
+    apart = (first - second).abs().amax(dim=1)  # (B,)
+    assert bool((apart > 1e-3).all()) if dropout else bool((apart < 1e-12).all())
+
+
+def by_hand(model: MultiExitModel, batch: Batch, names: tuple[str, str]) -> Tensor:
+    """Cross entropy and InfoNCE of two views of a batch without dropout, written out."""
+    orders = [shuffle(batch) if name == "shuffle" else batch for name in names]
+    embedded = [model.encoder.embed(order) for order in orders]
+    cutoffs = {"token-cutoff": token_cutoff, "feature-cutoff": feature_cutoff}
+    outputs = []
+    for name, states in zip(names, embedded, strict=True):
+        hidden = cutoffs[name](states.hidden, batch.mask, 0.4) if name in cutoffs else states.hidden
+        after = States(hidden, hidden, batch.mask)
+        for depth in (1, 2, 3):
+            after = model.encoder.step(depth, after)
+        outputs.append(model.read(3, after))
+    entropy = torch.stack([cross_entropy(output.logits, batch.labels) for output in outputs]).mean()
+    unit = normalize(torch.cat([output.representation for output in outputs]), dim=1)
+    similarity = (unit @ unit.T / TEMPERATURE).fill_diagonal_(-torch.inf)
+    other = torch.arange(len(unit)).roll(len(batch))  # the other view of the same text
+    return (1 - WEIGHT) * entropy + WEIGHT * cross_entropy(similarity, other, reduction="sum")
+
+
+@pytest.mark.parametrize(
+    "names",
+    [("dropout", "shuffle"), ("shuffle", "shuffle"), ("token-cutoff", "dropout"), ("feature-cutoff", "token-cutoff")],
+)
+@pytest.mark.parametrize("scope", SCOPES)
+def test_the_gradient_is_that_of_the_two_views(
+    model: MultiExitModel, batches: list[Batch], scope: str, names: tuple[str, str]
+) -> None:
+    here, shown = looking(model, *names)
+    torch.manual_seed(0)
+    measured = SCOPES[scope](here, batches[0])
+    found = taken(model)
+    torch.manual_seed(0)
+    total = by_hand(model, batches[0], names)
+    total.backward()
+    assert measured.loss == pytest.approx(float(total.detach()), rel=1e-12)
+    assert_same(found, taken(model))
+    first, second = shown[0][0].representation.chunk(2)
+    assert bool(((first - second).abs().amax(dim=1) > 1e-6).any())

@@ -24,6 +24,13 @@ COMMON = ["optimise.epochs=3", "optimise.batch_size=8", "optimise.checkpoint_ste
 SETTINGS = {
     "scl": COMMON,
     "acl": [*COMMON, "alignment.scope=exact"],
+    "acl, cached": [
+        *COMMON,
+        "alignment.scope=exact",
+        "optimise.batch_size=3",
+        "optimise.contrast_batch=4",
+        "optimise.updates_per_epoch=4",
+    ],  # 9 contrast batches, two to an update
     "acl, short": [*COMMON, "alignment.scope=exact", "optimise.epochs=2", "optimise.batch_size=12"],
 }
 """Dropout is on in all: it is the backbone's and the exits' default."""
@@ -79,7 +86,7 @@ def whole(fit: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory) -> 
     return make
 
 
-@pytest.mark.parametrize("recipe", ["scl", "acl"])
+@pytest.mark.parametrize("recipe", ["scl", "acl", "acl, cached"])
 def test_a_run_killed_at_several_updates_ends_with_the_same_bits(
     fit: Callable[..., Any], whole: Callable[[str], Whole], tmp_path: Path, recipe: str
 ) -> None:

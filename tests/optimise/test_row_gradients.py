@@ -14,6 +14,7 @@ from offramp.config import Config
 from offramp.data.tokens import Tokens
 from offramp.exits.model import MultiExitModel
 from offramp.objectives import objective
+from offramp.optimise.alignment import Rule
 from offramp.optimise.gradients import SCOPES, Scene
 from offramp.optimise.row_gradients import RowGradients
 from offramp.optimise.strategies import plan
@@ -38,7 +39,7 @@ def test_ten_updates_give_the_same_parameters(
     tokens = toy_tokens(60)
     config = configure(optimise__clip=clip, optimise__lr_backbone=1e-2, optimise__lr_exit=1e-2)
     loss = objective("acl", weight=0.3)
-    ours, theirs = (Scene(m, loss, plan("single", m)[0], 90.0, share=1 / accumulation) for m in (rows, dense))
+    ours, theirs = (Scene(m, loss, plan("single", m)[0], Rule(90.0), share=1 / accumulation) for m in (rows, dense))
     update = Update(rows, ours.phase.trainable, config.optimise)
     assert update.rows is not None
     decayed = [p for p in theirs.phase.trainable if p.ndim > 1]

@@ -105,6 +105,23 @@ def test_a_text_is_replaced_whole(tmp_path: Path) -> None:
         assert names(tmp_path) == ["log.jsonl"]
 
 
+# A model that is replaced.
+
+
+def test_a_run_killed_while_it_clears_the_folder_can_be_started_again(
+    fit: Callable[..., Any], whole: bytes, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    assert fit(out).code == 0
+    (out / "report.html").write_text("of the old model")
+    for moment in ("os.remove model.safetensors", "open training/.run.json", "os.remove offramp.json", "os.mkdir *"):
+        ended = fit(out, overwrite=True, kill_at=moment)
+        assert ended.code < 0, f"{moment} did not come\n{ended.output}"
+    ended = fit(out, overwrite=True)
+    assert ended.code == 0, ended.output
+    assert (out / "model.safetensors").read_bytes() == whole
+
+
 # A disk that fills up.
 
 SETTINGS = ["optimise.epochs=2", "optimise.batch_size=8", "optimise.checkpoint_steps=2"]  # 5 updates per epoch

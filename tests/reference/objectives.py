@@ -9,6 +9,59 @@ import math
 from collections.abc import Sequence
 
 Vector = Sequence[float]
+Output = tuple[Sequence[Vector], Sequence[Vector], Sequence[Vector]]
+"""What an exit says: the texts' representations, their logits, the label embeddings."""
+
+
+def parts(
+    name: str,
+    output: Output,
+    labels: Sequence[int],
+    teacher: Output | None = None,
+    *,
+    temperature: float = 0.5,
+    heads: int = 1,
+    denominator: str = "others",
+    reduction: str = "sum",
+    weights: Vector | None = None,
+    smoothing: float = 0.0,
+) -> dict[str, float]:
+    """The terms of the objective of this name."""
+    texts, logits, classes = output
+    names = [*labels, *range(len(classes))]
+    how = (temperature, denominator, reduction)
+    first = cross_entropy(logits, labels, weights, smoothing)
+    if name == "ce":
+        return {"ce": first}
+    if name == "scl":  # SCL eq. 3
+        return {"ce": first, "contrast": contrast(texts, labels, *how)}
+    if name == "acl":  # ACL section 4.2: the label embeddings are further samples {(l_k, k)}
+        return {"ce": first, "contrast": contrast([*texts, *classes], names, *how)}
+    if name == "acl-cl":  # ACL section 4.4: and so are the teacher's texts and label embeddings
+        assert teacher is not None
+        both = [*texts, *classes, *teacher[0], *teacher[2]]
+        return {"ce": first, "contrast": contrast(both, [*names, *names], *how)}
+    if name == "infonce":
+        return {"ce": first, "contrast": infonce(texts, temperature, reduction)}
+    if name == "distill":
+        assert teacher is not None
+        return {"ce": first, "distill": soft_targets(logits, teacher[1], temperature)}
+    terms = {
+        "icl": icl(texts, classes, labels, temperature, heads),
+        "lcl": lcl(texts, classes, labels, temperature),
+        "ler": ler(classes),
+    }
+    return terms if name == "lacon" else {name: terms[name]}
+
+
+def total(terms: dict[str, float], weight: float) -> float:
+    """The weighted sum of an objective's terms."""
+    if len(terms) == 1:
+        return next(iter(terms.values()))
+    if "ce" in terms:  # SCL eq. 1
+        entropy, other = terms.values()
+        return (1.0 - weight) * entropy + weight * other
+    return terms["icl"] + terms["lcl"] + weight * terms["ler"]  # LaCon eq. 7
 
 
 def cross_entropy(
@@ -54,41 +107,60 @@ def contrast(
     return math.fsum(anchors)
 
 
-def scl(
-    representation: Sequence[Vector],
-    logits: Sequence[Vector],
-    labels: Sequence[int],
-    *,
-    temperature: float,
-    weight: float,
-    denominator: str = "others",
-    reduction: str = "sum",
-    weights: Vector | None = None,
-    smoothing: float = 0.0,
-) -> float:
-    """SCL eq. 1."""
-    entropy = cross_entropy(logits, labels, weights, smoothing)
-    return (1.0 - weight) * entropy + weight * contrast(representation, labels, temperature, denominator, reduction)
+def infonce(views: Sequence[Vector], temperature: float, reduction: str) -> float:
+    """SCL eq. 4 (`sum`); `mean` divides by the 2N views. View i of the first half and i + N show the same text."""
+    unit = [_unit(view) for view in views]
+    count = len(unit)
+    anchors = []
+    for i in range(count):
+        other = (i + count // 2) % count
+        normaliser = math.fsum(math.exp(_dot(unit[i], unit[k]) / temperature) for k in range(count) if k != i)
+        anchors.append(-math.log(math.exp(_dot(unit[i], unit[other]) / temperature) / normaliser))
+    return math.fsum(anchors) / (count if reduction == "mean" else 1)
 
 
-def acl(
-    representation: Sequence[Vector],
-    logits: Sequence[Vector],
-    label_embeddings: Sequence[Vector],
-    labels: Sequence[int],
-    *,
-    temperature: float,
-    weight: float,
-    denominator: str = "others",
-    reduction: str = "sum",
-    weights: Vector | None = None,
-    smoothing: float = 0.0,
+def soft_targets(logits: Sequence[Vector], teacher: Sequence[Vector], temperature: float) -> float:
+    """Hinton's soft targets: T^2 KL(teacher || student), mean over the texts."""
+    terms = []
+    for row, wanted in zip(logits, teacher, strict=True):
+        student, target = _softmax(row, temperature), _softmax(wanted, temperature)
+        terms += [q * math.log(q / p) for p, q in zip(student, target, strict=True)]
+    return temperature**2 * math.fsum(terms) / len(logits)
+
+
+def icl(
+    texts: Sequence[Vector], classes: Sequence[Vector], labels: Sequence[int], temperature: float, heads: int
 ) -> float:
-    """ACL section 4.2: the contrast over the texts and, as further samples {(l_k, k)}, the label embeddings."""
-    entropy = cross_entropy(logits, labels, weights, smoothing)
-    vectors = [*representation, *label_embeddings]
-    names = [*labels, *range(len(label_embeddings))]
-    return (1.0 - weight) * entropy + weight * contrast(vectors, names, temperature, denominator, reduction)
+    """LaCon eq. 4; with one head, eq. 3."""
+    width = len(texts[0]) // heads
+    terms = []
+    for head in range(heads):
+        cut = slice(head * width, (head + 1) * width)
+        for text, label in zip(texts, labels, strict=True):
+            shares = _softmax([_cosine(text[cut], anchor[cut]) for anchor in classes], temperature)
+            terms.append(-math.log(shares[label]))
+    return math.fsum(terms) / len(texts)
+
+
+def lcl(texts: Sequence[Vector], classes: Sequence[Vector], labels: Sequence[int], temperature: float) -> float:
+    """LaCon eq. 5. The formula divides by 0 for a label that has no negative; such a label is left out."""
+    present = sorted(set(labels))
+    terms = []
+    for p in present:
+        scores = [math.exp(_cosine(classes[p], text) / temperature) for text in texts]
+        negatives = [score for score, label in zip(scores, labels, strict=True) if label != p]
+        if negatives:
+            positives = [score for score, label in zip(scores, labels, strict=True) if label == p]
+            terms += [math.log(score / math.fsum(negatives)) for score in positives]
+    return -math.fsum(terms) / len(present)
+
+
+def ler(classes: Sequence[Vector]) -> float:
+    """LaCon eq. 6; 0 where there is no pair."""
+    count = len(classes)
+    pairs = [(i, j) for i in range(count) for j in range(count) if i != j]
+    terms = [math.exp(1.0 + _cosine(classes[i], classes[j])) - 1.0 for i, j in pairs]
+    return math.fsum(terms) / len(pairs) if pairs else 0.0
 
 
 def _dot(a: Vector, b: Vector) -> float:
@@ -99,3 +171,12 @@ def _unit(vector: Vector) -> list[float]:
     """The vector at length 1; a zero vector has no direction and stays zero."""
     length = math.sqrt(_dot(vector, vector))
     return [x / length if length else 0.0 for x in vector]
+
+
+def _cosine(a: Vector, b: Vector) -> float:
+    return _dot(_unit(a), _unit(b))
+
+
+def _softmax(row: Vector, temperature: float) -> list[float]:
+    powers = [math.exp(value / temperature) for value in row]
+    return [power / math.fsum(powers) for power in powers]

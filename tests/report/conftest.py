@@ -33,15 +33,30 @@ def _evaluation(
     return Evaluation.of(truth, predicted, depths, exits, trained, layers, named, policy)
 
 
-def _history(updates: int = 120, epochs: int = 3, angles: bool = True) -> History:
+GROUPS = ("embeddings", *(f"layer-{depth}" for depth in range(1, 7)), "exit-6")
+
+
+def _history(updates: int = 120, epochs: int = 3, angles: bool = True, groups: Sequence[str] = GROUPS) -> History:
     chance = random.Random(1)
     steps = []
     for step in range(1, updates + 1):
         loss = math.exp(-step / updates) + 0.1 * chance.random()
         angle = chance.gauss(85, 8) if angles else None
         kept = None if angle is None else float(angle <= 90)
+        cosines = {name: chance.gauss(place / len(groups) - 0.3, 0.2) for place, name in enumerate(groups)}
         steps.append(
-            StepRecord(step, step * epochs / updates, loss, {"ce": loss, "contrast": 9.0}, 2e-5, angle, kept, 1.0, 0.5)
+            StepRecord(
+                step=step,
+                epoch=step * epochs / updates,
+                loss=loss,
+                parts={"ce": loss, "contrast": 9.0},
+                lr=2e-5,
+                angle=angle,
+                kept=kept,
+                main_norm=1.0,
+                auxiliary_norm=0.5,
+                cosines=cosines if angles else {},
+            )
         )
     records = [
         EpochRecord(epoch, epoch * updates // epochs, 0.8 + 0.01 * epoch, "macro_f1", 0.5 / epoch, best=True)

@@ -1,19 +1,25 @@
 """Figures read back as XML: well-formed, labelled in text, the same bytes each time, nothing global changed."""
 
+import base64
+import io
+import math
 import re
 import sys
 from dataclasses import replace
 from xml.etree import ElementTree
 
 import matplotlib
+import matplotlib.colors
+import matplotlib.image
 import pytest
 
 from offramp.errors import DataError, MissingExtra
 from offramp.report import figures
 from offramp.report.history import History
 from offramp.report.marks import MOST_POINTS, running_median, thin
+from offramp.types import StepRecord
 
-OF_HISTORY = [figures.loss_curve, figures.angle_curve, figures.validation_curve]
+OF_HISTORY = [figures.loss_curve, figures.angle_curve, figures.cosine_strips, figures.validation_curve]
 OF_EVALUATION = [figures.exit_scores, figures.depth_histogram, figures.confusion_matrix]
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -128,19 +134,59 @@ def test_the_angles_say_the_threshold_and_the_share_kept(make_history):
     assert f"kept ({kept:.1%})" in found
 
 
+def test_without_a_threshold_none_is_drawn(make_history):
+    assert not [word for word in words(figures.angle_curve(make_history(), threshold=None)) if "threshold" in word]
+
+
+def pixels(svg):
+    """The one picture inside a figure, (rows, columns, RGBA)."""
+    (data,) = re.findall(r'href="data:image/png;base64,([^"]+)"', svg, flags=re.S)
+    return matplotlib.image.imread(io.BytesIO(base64.b64decode(data)))
+
+
+@pytest.mark.parametrize("updates", [1, 7, 80, 81, 500])
+def test_a_strip_is_blue_where_gradients_agree_orange_where_they_conflict_and_grey_without_one(updates):
+    middle = updates // 2
+    steps = [
+        StepRecord(
+            step=n,
+            epoch=1.0,
+            loss=1.0,
+            parts={},
+            lr=1.0,
+            cosines={"layer-1": -0.6, "exit-1": 0.6 if n <= middle else -0.6, "exit-2": math.nan if n > 1 else 0.6},
+        )
+        for n in range(1, updates + 1)
+    ]
+    svg = figures.cosine_strips(History(steps, []))
+    assert [word for word in words(svg) if "-" in word] == ["layer-1", "exit-1", "exit-2"]
+    assert {"−0.6 conflict", "0", "agreement 0.6"} <= set(words(svg))
+    found = pixels(svg)
+    height = len(found)
+    top, turning, idle = (found[int(height * (row + 0.5) / 3)] for row in range(3))
+    orange, blue, grey = (matplotlib.colors.to_rgb(c) for c in (figures.ORANGE, figures.BLUE, figures.FAINT))
+    near = {"abs": 0.02}  # a byte per colour
+    assert tuple(top[0, :3]) == tuple(top[-1, :3]) == pytest.approx(orange, **near)
+    assert tuple(turning[-1, :3]) == pytest.approx(orange, **near)
+    assert tuple(turning[0, :3]) == pytest.approx(blue if middle else orange, **near)
+    assert tuple(idle[0, :3]) == pytest.approx(blue, **near)
+    assert tuple(idle[-1, :3]) == pytest.approx(grey if updates > 1 else blue, **near)
+
+
 def test_each_part_of_a_loss_has_its_panel(make_history):
     assert {"loss", "ce", "contrast"} <= set(words(figures.loss_curve(make_history())))
 
 
 def test_a_long_run_does_not_make_a_large_file(make_history):
     short, long = make_history(updates=600), make_history(updates=6000)
-    for draw in (figures.loss_curve, figures.angle_curve):
+    for draw in (figures.loss_curve, figures.angle_curve, figures.cosine_strips):
         assert len(draw(long)) < 1.3 * len(draw(short))
 
 
 def test_numbers_that_are_not_finite_are_passed_over(make_history):
     history = make_history()
-    steps = [replace(record, loss=float("nan"), angle=float("inf")) for record in history.steps[:5]]
+    none = dict.fromkeys(history.steps[0].cosines, float("nan"))
+    steps = [replace(r, loss=float("nan"), angle=float("inf"), cosines=none) for r in history.steps[:5]]
     broken = History([*steps, *history.steps[5:]], history.epochs)
     for draw in OF_HISTORY:
         ElementTree.fromstring(draw(broken))

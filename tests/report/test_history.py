@@ -2,11 +2,15 @@
 
 import json
 import math
+from dataclasses import asdict
 
 import pytest
+from accelerate import Accelerator
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from offramp.errors import DataError
-from offramp.report.history import History, read_history, to_line
+from offramp.optimise.journal import Journal
+from offramp.report.history import History, read_history
 from offramp.types import EpochRecord, StepRecord
 
 
@@ -18,25 +22,64 @@ def epoch(number, score=0.9, best=True):
     return EpochRecord(epoch=number, step=10 * number, score=score, metric="accuracy", loss=0.4, best=best)
 
 
-def test_what_was_written_is_read_again(tmp_path, make_history):
+def to_line(record):
+    """A record of finite numbers as it stands in a log."""
+    kind = "step" if isinstance(record, StepRecord) else "epoch"
+    return json.dumps({"kind": kind, **asdict(record)}, allow_nan=False) + "\n"
+
+
+@pytest.fixture
+def written(tmp_path):
+    """Has a run's journal write records into a folder, and returns its log."""
+
+    def write(*records):
+        journal = Journal(Accelerator(log_with="tensorboard", project_dir=str(tmp_path)), tmp_path, None)
+        journal.open(0)
+        for record in records:
+            (journal.step if isinstance(record, StepRecord) else journal.epoch)(record)
+        journal.close()
+        return tmp_path / "log.jsonl"
+
+    return write
+
+
+def test_what_a_run_wrote_is_read_again(written, make_history):
     history = make_history()
-    file = tmp_path / "log.jsonl"
-    file.write_text("".join(map(to_line, [*history.steps, *history.epochs])))
-    assert read_history(file) == history
+    assert read_history(written(*history.steps, *history.epochs)) == history
 
 
-def test_a_line_is_strict_json_that_names_its_kind():
-    found = json.loads(to_line(step(3, loss=math.nan, angle=math.inf)), parse_constant=pytest.fail)
+def test_a_line_is_strict_json_that_names_its_kind(written):
+    log = written(step(3, loss=math.nan, angle=math.inf, cosines={"layer-1": math.nan, "exit-2": -0.5}))
+    found = json.loads(log.read_text(), parse_constant=pytest.fail)
     assert (found["kind"], found["step"], found["loss"], found["angle"]) == ("step", 3, None, None)
+    assert found["cosines"] == {"layer-1": None, "exit-2": -0.5}
 
 
-def test_a_number_that_was_not_finite_is_read_as_nan_or_none(tmp_path):
-    file = tmp_path / "log.jsonl"
-    file.write_text(to_line(step(1, loss=math.nan, angle=math.nan)))
-    (found,) = read_history(file).steps
+def test_a_number_that_was_not_finite_is_read_as_nan_or_none(written):
+    log = written(step(1, loss=math.nan, angle=math.nan, cosines={"layer-1": math.nan, "exit-2": -0.5}))
+    (found,) = read_history(log).steps
     assert math.isnan(found.loss)
     assert math.isnan(found.parts["ce"])
     assert found.angle is None
+    assert math.isnan(found.cosines["layer-1"])
+    assert found.cosines["exit-2"] == -0.5
+
+
+def test_tensorboard_has_a_curve_for_each_group_of_parameters(written, tmp_path):
+    cosines = {"embeddings": -0.25, "exit-2": 0.5}
+    written(step(1, angle=80.0, cosines=cosines), step(2, angle=85.0, cosines=cosines))
+    (file,) = tmp_path.rglob("events.out.*")
+    events = EventAccumulator(str(file)).Reload()
+    found = {tag: [event.value for event in events.Scalars(tag)] for tag in events.Tags()["scalars"]}
+    assert (found["cosine/embeddings"], found["cosine/exit-2"]) == ([-0.25, -0.25], [0.5, 0.5])
+    assert found["train/angle"] == [80.0, 85.0]
+
+
+def test_a_log_from_before_there_were_cosines_is_read(tmp_path):
+    fields = {"kind": "step", "step": 1, "epoch": 0.5, "loss": 1.5, "parts": {"ce": 1.5}, "lr": 1e-5, "angle": None}
+    (tmp_path / "log.jsonl").write_text(json.dumps(fields) + "\n")
+    (found,) = read_history(tmp_path / "log.jsonl").steps
+    assert (found.loss, found.cosines) == (1.5, {})
 
 
 def test_a_missing_or_empty_file_is_an_empty_history(tmp_path):
@@ -81,3 +124,15 @@ def test_the_best_epoch_is_the_last_that_was_better():
 def test_the_kept_share_counts_only_updates_where_the_term_was_in_question():
     assert History([step(1), step(2, kept=1.0), step(3, kept=0.5), step(4, kept=0.0)], []).kept_share == 0.5
     assert math.isnan(History([step(1)], []).kept_share)
+
+
+def test_the_cosines_come_group_by_group_without_those_that_never_were():
+    nan = math.nan
+    steps = [
+        step(1, cosines={"layer-1": nan, "layer-2": nan, "exit-2": 0.5}),
+        step(2),
+        step(3, cosines={"layer-1": 0.25, "layer-2": nan, "exit-2": nan}),
+    ]
+    found = History(steps, []).cosines
+    assert found == {"layer-1": [(3, 0.25)], "exit-2": [(1, 0.5)]}
+    assert list(found) == ["layer-1", "exit-2"]  # the order of the model, not of the first finite number

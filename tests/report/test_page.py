@@ -83,7 +83,7 @@ def test_headline_numbers_are_those_of_the_evaluation(make_evaluation):
 def test_every_figure_has_a_role_a_label_and_a_caption_with_numbers(page):
     outline = Outline(page)
     drawn = outline.all("svg")
-    assert len(drawn) == len(outline.all("figure")) == len(outline.all("figcaption")) == 6
+    assert len(drawn) == len(outline.all("figure")) == len(outline.all("figcaption")) == 7
     for element in drawn:
         assert element["attrs"]["role"] == "img"
         assert element["attrs"]["aria-label"]
@@ -129,7 +129,7 @@ def test_whatever_the_user_wrote_is_escaped_everywhere(make_evaluation, make_his
     evaluation = make_evaluation(labels=[bad, bad + "2", bad + "3", "fine"])
     evaluation = replace(evaluation, policy={"name": bad, bad: bad})
     history = make_history()
-    steps = [replace(record, parts={bad: 1.0, "ce": 2.0}) for record in history.steps]
+    steps = [replace(record, parts={bad: 1.0, "ce": 2.0}, cosines={bad: 0.5}) for record in history.steps]
     epochs = [replace(record, metric=bad) for record in history.epochs]
     found = render(bad, evaluation, History(steps, epochs), {bad: {bad: bad}}, {bad: bad})
     outline = Outline(found)
@@ -143,7 +143,7 @@ def test_whatever_the_user_wrote_is_escaped_everywhere(make_evaluation, make_his
 def test_any_number_of_labels_and_layers_gives_a_whole_page(make_evaluation, make_history, classes, layers):
     evaluation = make_evaluation(classes=classes, layers=layers, texts=4 * classes, trained=[layers])
     found = render("A run", evaluation, make_history(), CONFIG, {})
-    assert len(Outline(found).all("svg")) == 6
+    assert len(Outline(found).all("svg")) == 7
     found.encode("utf-8")
 
 
@@ -158,6 +158,7 @@ def test_what_has_no_data_is_left_out(make_evaluation, make_history):
     assert Outline(render("A run", unread, History(), {}, {})).headings() == ["Where texts left", "What was confused"]
     plain = render("A run", None, make_history(angles=False), {}, {})
     assert "Gradient angles" not in plain
+    assert "Gradient cosines" not in plain
     assert "Loss by update" in plain
 
 
@@ -169,6 +170,24 @@ def test_a_perfect_evaluation_shows_no_empty_table_of_pairs(make_evaluation):
 def test_the_angles_are_drawn_with_the_configured_threshold(make_history):
     found = render("A run", None, make_history(), {"alignment": {"threshold": 77.0}}, {})
     assert "threshold 77°" in found
+
+
+def test_an_aggregator_has_no_threshold(make_history):
+    found = render("A run", None, make_history(), {"alignment": {"threshold": 77.0, "aggregator": "mgda"}}, {})
+    assert "threshold 77°" not in found
+    assert "above 77°" not in found
+    assert "an aggregator weighed the two" in found
+
+
+def test_the_cosines_caption_names_the_parts_that_agree_most_and_least(make_history):
+    history = make_history(groups=("embeddings", "layer-1", "exit-1"))
+    cosines = {"embeddings": -0.25, "layer-1": 0.125, "exit-1": 0.5}
+    wild = dict.fromkeys(cosines, 1.0)
+    steps = [replace(r, cosines=wild if r.step % 3 == 0 else cosines) for r in history.steps]
+    found = Outline(render("A run", None, History(steps, []), {}, {}))
+    captions = [caption["text"] for caption in found.all("figcaption")]
+    wanted = "Over the run the median is highest in exit-1 (0.50) and lowest in embeddings (-0.25)."
+    assert [caption for caption in captions if caption.endswith(wanted)]
 
 
 def test_the_whole_configuration_is_folded_away_field_by_field(page):

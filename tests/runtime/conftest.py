@@ -21,6 +21,9 @@ from transformers import (
     RobertaModel,
 )
 
+from offramp.exits.fusion import FusionExit
+from offramp.exits.lsan import LsanExit
+from offramp.exits.match import MatchExit
 from offramp.exits.model import MultiExitModel, build
 from offramp.types import Batch
 
@@ -31,6 +34,7 @@ with warnings.catch_warnings():
 
 LAYERS = 4
 MODELS = [(family, kind) for family in ("bert", "roberta", "modernbert", "deberta-v2") for kind in ("linear", "mha")]
+MODELS += [("bert", kind) for kind in ("match", "fusion", "leam", "lsan")]
 
 Make = Callable[[str, str], MultiExitModel]
 Tokens = Callable[..., Batch]
@@ -72,12 +76,17 @@ def _backbone(family: str) -> PreTrainedModel:
 
 @torch.no_grad()
 def _spread(model: MultiExitModel, batch: Batch) -> None:
-    """Make each exit's logits differ between texts: centred, with a standard deviation of 1.5."""
+    """Make each exit's logits differ between texts: where it can be, centred, with a standard deviation of 1.5."""
     for depth, output in model.outputs(batch).items():
-        classifier = model.exits[depth - 1].classifier
-        scale = 1.5 / output.logits.std(dim=0)  # (C,)
-        classifier.weight.mul_(scale[:, None])
-        classifier.bias.sub_(output.logits.mean(dim=0)).mul_(scale)
+        exit = model.exits[depth - 1]
+        if isinstance(exit, MatchExit | FusionExit):
+            exit.projection[-1].bias.sub_(output.representation.mean(dim=0))
+        elif isinstance(exit, LsanExit):
+            exit.score.weight.mul_(1.5 / output.logits.std(dim=1).mean())  # labels move together
+        else:
+            scale = 1.5 / output.logits.std(dim=0)  # (C,)
+            exit.classifier.weight.mul_(scale[:, None])
+            exit.classifier.bias.sub_(output.logits.mean(dim=0)).mul_(scale)
 
 
 def _tokens(model: MultiExitModel, lengths: Sequence[int], seed: int, spare: int = 0) -> Batch:

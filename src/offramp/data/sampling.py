@@ -17,9 +17,12 @@ from offramp.types import Label
 
 Integers = npt.NDArray[np.int64]
 
+POOL = 50
+"""Batches whose texts are sorted by length together."""
+
 
 def length_buckets(
-    lengths: Sequence[int] | Integers, batch_size: int, generator: torch.Generator, pool: int = 50
+    lengths: Sequence[int] | Integers, batch_size: int, generator: torch.Generator, pool: int = POOL
 ) -> list[list[int]]:
     """An epoch of batches whose texts have like lengths, every text once, the smaller last batch kept.
 

@@ -136,18 +136,30 @@ def vacant(folder: Path, resume: bool, overwrite: bool) -> None:
 
 
 def clear(folder: Path) -> None:
-    """Remove a model and its training from a folder; other files stay."""
+    """Remove a model and its training from a folder; other files stay.
+
+    What says that the folder is ours stays too, so that a kill leaves nothing that is then refused: a new run writes
+    over `training/run.json`, and then `forget` removes the manifest.
+    """
     if is_model(folder):
         try:
             names = list(json.loads((folder / MANIFEST).read_text("utf-8"))["files"])
         except (ValueError, KeyError, TypeError):
             names = []  # damaged: the new files are written over the old ones
-        (folder / MANIFEST).unlink()
         for name in names:
             if Path(name).name == name:
                 (folder / name).unlink(missing_ok=True)
     if is_run(folder):
-        shutil.rmtree(folder / RUN.parent, ignore_errors=True)
+        for path in (folder / RUN.parent).iterdir():
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            elif path.name != RUN.name:
+                path.unlink()
+
+
+def forget(folder: Path) -> None:
+    """Say that there is no model in the folder any more."""
+    (folder / MANIFEST).unlink(missing_ok=True)
 
 
 def _sha256(file: Path) -> str:

@@ -11,10 +11,11 @@ from __future__ import annotations
 from torch import Tensor, nn
 from transformers.activations import ACT2FN
 
+from offramp.exits.base import Exit
 from offramp.types import ExitOutput
 
 
-class LinearExit(nn.Module):
+class LinearExit(Exit):
     """First token, pooler where the family has one, linear."""
 
     def __init__(self, hidden: int, classes: int, dropout: float, activation: str | None) -> None:
@@ -23,6 +24,11 @@ class LinearExit(nn.Module):
         self.activation = ACT2FN[activation] if activation else nn.Identity()
         self.dropout = nn.Dropout(dropout)
         self.classifier = nn.Linear(hidden, classes)
+
+    @property
+    def label_parameter(self) -> Tensor:
+        """The label embeddings that are learned, (C, H)."""
+        return self.classifier.weight
 
     def forward(self, states: Tensor, mask: Tensor) -> ExitOutput:
         """(B, T, H) and (B, T) to the exit's output."""

@@ -12,10 +12,11 @@ import torch
 from torch import Tensor, nn
 
 from offramp.errors import ConfigError
+from offramp.exits.base import Exit
 from offramp.types import ExitOutput
 
 
-class MhaExit(nn.Module):
+class MhaExit(Exit):
     """Down to `size`, tanh, self-attention, first token, tanh, linear."""
 
     def __init__(self, hidden: int, classes: int, size: int, heads: int, dropout: float) -> None:
@@ -26,6 +27,11 @@ class MhaExit(nn.Module):
         self.down = nn.Linear(hidden, size)
         self.attention = nn.MultiheadAttention(size, heads, dropout=dropout, batch_first=True)
         self.classifier = nn.Linear(size, classes)
+
+    @property
+    def label_parameter(self) -> Tensor:
+        """The label embeddings that are learned, (C, D)."""
+        return self.classifier.weight
 
     def forward(self, states: Tensor, mask: Tensor) -> ExitOutput:
         """(B, T, H) and (B, T) to the exit's output."""

@@ -6,7 +6,7 @@ A Hugging Face `PreTrainedModel`: `from_pretrained`, `save_pretrained` and
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -20,10 +20,10 @@ from transformers import (
 )
 from transformers.modeling_outputs import SequenceClassifierOutput
 
-from offramp.encoder.layers import Encoder, family_of
+from offramp.encoder.layers import Encoder
 from offramp.errors import ConfigError, unknown_name
+from offramp.exits.kinds import EXITS
 from offramp.exits.linear import LinearExit
-from offramp.exits.mha import MhaExit
 from offramp.types import Batch, ExitOutput, Label, States
 
 
@@ -40,6 +40,8 @@ class MultiExitConfig(PreTrainedConfig):
         exit_kind: str = "mha",
         exit_size: int = 64,
         exit_heads: int = 4,
+        exit_temperature: float = 0.1,
+        exit_window: int = 5,
         exit_dropout: float = 0.1,
         trained_exits: Sequence[int] = (),
         max_tokens: int = 256,
@@ -50,6 +52,8 @@ class MultiExitConfig(PreTrainedConfig):
         self.exit_kind = exit_kind
         self.exit_size = exit_size
         self.exit_heads = exit_heads
+        self.exit_temperature = exit_temperature
+        self.exit_window = exit_window
         self.exit_dropout = exit_dropout
         self.trained_exits = list(trained_exits)
         self.max_tokens = max_tokens
@@ -63,18 +67,6 @@ class MultiExitConfig(PreTrainedConfig):
         """The backbone's configuration as Hugging Face's own class."""
         fields = dict(self.backbone)
         return AutoConfig.for_model(fields.pop("model_type", ""), **fields)
-
-
-def _mha(config: MultiExitConfig, inner: PreTrainedConfig) -> nn.Module:
-    return MhaExit(inner.hidden_size, len(config.labels), config.exit_size, config.exit_heads, config.exit_dropout)
-
-
-def _linear(config: MultiExitConfig, inner: PreTrainedConfig) -> nn.Module:
-    return LinearExit(inner.hidden_size, len(config.labels), config.exit_dropout, family_of(inner).pool_activation)
-
-
-EXITS = {"linear": _linear, "mha": _mha}
-"""Names to the functions that build one exit."""
 
 
 class MultiExitModel(PreTrainedModel):
@@ -121,9 +113,12 @@ class MultiExitModel(PreTrainedModel):
         """How many layers, and so exits, there are."""
         return self.encoder.depth
 
-    def walk(self, batch: Batch, last: int | None = None) -> Iterator[tuple[int, States]]:
-        """The states after each layer, up to depth `last`."""
+    def walk(
+        self, batch: Batch, last: int | None = None, change: Callable[[States], States] | None = None
+    ) -> Iterator[tuple[int, States]]:
+        """The states after each layer, up to depth `last`; `change` is made to the states below the first."""
         states = self.encoder.embed(batch)
+        states = change(states) if change else states
         for depth in range(1, (last or self.depth) + 1):
             states = self.encoder.step(depth, states)
             yield depth, states
@@ -133,12 +128,18 @@ class MultiExitModel(PreTrainedModel):
         output: ExitOutput = self.exits[depth - 1](states.output, states.mask)
         return output
 
-    def outputs(self, batch: Batch, depths: Collection[int] | None = None) -> dict[int, ExitOutput]:
+    def outputs(
+        self,
+        batch: Batch,
+        depths: Collection[int] | None = None,
+        change: Callable[[States], States] | None = None,
+    ) -> dict[int, ExitOutput]:
         """The outputs of the exits at these depths, or of all; layers above the deepest are not run."""
         wanted = set(range(1, self.depth + 1) if depths is None else depths)
         if not wanted or not wanted <= set(range(1, self.depth + 1)):
             raise ConfigError(f"Depths should be between 1 and {self.depth}. Found {sorted(wanted)}.")
-        return {depth: self.read(depth, states) for depth, states in self.walk(batch, max(wanted)) if depth in wanted}
+        walk = self.walk(batch, max(wanted), change)
+        return {depth: self.read(depth, states) for depth, states in walk if depth in wanted}
 
     def forward(
         self,

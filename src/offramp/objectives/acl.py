@@ -41,7 +41,7 @@ class AlignedContrastive(SupervisedContrastive):
     ) -> None:
         super().__init__(temperature, weight, denominator, reduction, label_smoothing, class_weights)
 
-    def vectors(self, output: ExitOutput, labels: Tensor) -> tuple[Tensor, Tensor]:
+    def vectors(self, output: ExitOutput, labels: Tensor, teacher: ExitOutput | None) -> tuple[Tensor, Tensor]:
         """The texts and the label embeddings, (B + C, D), and their labels, (B + C,)."""
         classes = torch.arange(len(output.label_embeddings), device=labels.device)
         # `cat` takes the wider of the two types: the label embeddings are not rounded to autocast's.

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
-from offramp.types import ExitOutput, Loss
+from offramp.objectives.base import Term
+from offramp.types import ExitOutput, Loss, wide
 
 
-class CrossEntropy(nn.Module):
+class CrossEntropy(Term):
     """Cross entropy, mean over the batch.
 
         L = -1/N sum_i log softmax(logits_i)[y_i]
@@ -35,7 +36,7 @@ class CrossEntropy(nn.Module):
 
     def cross_entropy(self, output: ExitOutput, labels: Tensor) -> Tensor:
         """The term itself, in float32 or wider."""
-        logits = output.logits if output.logits.dtype.itemsize >= 4 else output.logits.float()
+        logits = wide(output.logits)
         weights: Tensor | None = self.get_buffer("class_weights") if self.class_weights is not None else None
         return functional.cross_entropy(
             logits,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from offramp.errors import ConfigError
+from offramp.objectives.base import directions
 
 
 def supervised_contrast(
@@ -31,8 +31,7 @@ def supervised_contrast(
             f"`denominator` should be others or all, `reduction` sum or mean. Found `{denominator}` and `{reduction}`."
         )
     with torch.autocast(device_type=vectors.device.type, enabled=False):
-        wide = vectors if vectors.dtype.itemsize >= 4 else vectors.float()
-        unit = functional.normalize(wide, dim=1)  # (V, D)
+        unit = directions(vectors)  # (V, D)
         similarity = unit @ unit.T / temperature  # (V, V)
         itself = torch.eye(len(labels), dtype=torch.bool, device=labels.device)  # (V, V)
         positives = (labels[:, None] == labels) & ~itself  # (V, V)
@@ -40,7 +39,7 @@ def supervised_contrast(
         counts = positives.sum(dim=1)  # (V,)
         anchors = counts > 0  # (V,)
         if not bool(anchors.any()):
-            return wide.sum() * 0.0
+            return unit.sum() * 0.0
         # log-sum-exp only of rows that count: a lone vector's row is all -inf, whose gradient is NaN.
         normaliser = torch.logsumexp(pool[anchors], dim=1)  # (A,)
         attraction = (similarity * positives).sum(dim=1)[anchors] / counts[anchors]  # (A,)

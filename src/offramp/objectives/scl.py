@@ -49,7 +49,7 @@ class SupervisedContrastive(CrossEntropy):
         self.denominator = denominator
         self.reduction = reduction
 
-    def vectors(self, output: ExitOutput, labels: Tensor) -> tuple[Tensor, Tensor]:
+    def vectors(self, output: ExitOutput, labels: Tensor, teacher: ExitOutput | None) -> tuple[Tensor, Tensor]:
         """Who takes part in the contrast, (V, D), and their labels, (V,)."""
         return output.representation, labels
 
@@ -59,7 +59,7 @@ class SupervisedContrastive(CrossEntropy):
         if self.weight == 0.0:
             return Loss(main=entropy, parts={"ce": entropy.detach()})
         contrast = supervised_contrast(
-            *self.vectors(output, labels), self.temperature, self.denominator, self.reduction
+            *self.vectors(output, labels, teacher), self.temperature, self.denominator, self.reduction
         )
         return Loss(
             main=entropy,

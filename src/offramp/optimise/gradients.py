@@ -9,14 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from offramp.data.views import Views
 from offramp.exits.model import MultiExitModel
-from offramp.optimise.alignment import Angle, align
+from offramp.optimise.alignment import Angle, Rule, align
 from offramp.optimise.strategies import Phase
 from offramp.types import Batch, ExitOutput, Loss, Objective, States
 
@@ -37,9 +38,10 @@ class Scene:
     model: MultiExitModel
     objective: Objective
     phase: Phase
-    threshold: float = 90.0  # degrees
+    rule: Rule = field(default_factory=Rule)  # how the gradients of the two terms make one
     autocast: Callable[[], AbstractContextManager[Any]] = nullcontext  # around forward passes only
     share: float = 1.0  # 1 / batches per update
+    views: Views | None = None  # how an objective that contrasts views sees a text
 
 
 def plain(scene: Scene, batch: Batch) -> Measured:
@@ -55,28 +57,30 @@ def exact(scene: Scene, batch: Batch) -> Measured:
     learning = scene.phase.trainable
     main = torch.autograd.grad(loss.main, learning, retain_graph=True, allow_unused=True)
     auxiliary = torch.autograd.grad(loss.auxiliary, learning, allow_unused=True)
-    combined, angle = align(main, auxiliary, loss.main_weight, loss.auxiliary_weight, scene.threshold)
-    _accumulate(learning, combined, scene.share)
-    return _measured(loss, angle)
+    combined, angle = align(main, auxiliary, loss.main_weight, loss.auxiliary_weight, scene.rule, scene.phase.groups)
+    accumulate(learning, combined, scene.share)
+    return measured(loss, angle)
 
 
 def at_exit(scene: Scene, batch: Batch) -> Measured:
     """The angle over the exits' parameters and the states they read; then one pass down the backbone."""
-    wanted = set(scene.phase.exits)
+    batch = seen(scene, batch)
     with scene.autocast():
-        read = {d: s for d, s in scene.model.walk(batch, max(wanted)) if d in wanted}
+        read = states_read(scene, batch)
         cut = {d: s.output.detach().requires_grad_() for d, s in read.items()}
         outputs = {d: scene.model.read(d, States(hidden=cut[d], output=cut[d], mask=s.mask)) for d, s in read.items()}
-        loss = _loss(scene, outputs, batch)
-    above = [p for d in scene.phase.exits for p in scene.model.exits[d - 1].parameters()]
+        loss = loss_of(scene, outputs, batch.labels)
+    exits = {id(p) for p in scene.model.exits.parameters()}
+    above = [p for p in scene.phase.trainable if id(p) in exits]
     tensors: list[Tensor] = [*above, *cut.values()]
     main = torch.autograd.grad(loss.main, tensors, retain_graph=loss.auxiliary is not None, allow_unused=True)
     combined: list[Tensor | None] = [None if g is None else loss.main_weight * g for g in main]
     angle = None
     if loss.auxiliary is not None:
         auxiliary = torch.autograd.grad(loss.auxiliary, tensors, allow_unused=True)
-        combined, angle = align(main, auxiliary, loss.main_weight, loss.auxiliary_weight, scene.threshold)
-    _accumulate(above, combined[: len(above)], scene.share)
+        groups = ["exit"] * len(above) + ["states"] * len(cut)
+        combined, angle = align(main, auxiliary, loss.main_weight, loss.auxiliary_weight, scene.rule, groups)
+    accumulate(above, combined[: len(above)], scene.share)
     downward = [
         (s.output, g * scene.share)
         for s, g in zip(read.values(), combined[len(above) :], strict=True)
@@ -84,7 +88,7 @@ def at_exit(scene: Scene, batch: Batch) -> Measured:
     ]
     if downward:
         torch.autograd.backward([t for t, _ in downward], [g for _, g in downward])
-    return _measured(loss, angle)
+    return measured(loss, angle)
 
 
 SCOPES: dict[str, Callable[[Scene, Batch], Measured]] = {"none": plain, "exact": exact, "exit": at_exit}
@@ -92,15 +96,29 @@ SCOPES: dict[str, Callable[[Scene, Batch], Measured]] = {"none": plain, "exact":
 
 
 def _forward(scene: Scene, batch: Batch) -> Loss:
+    batch = seen(scene, batch)
     with scene.autocast():
-        return _loss(scene, scene.model.outputs(batch, scene.phase.exits), batch)
+        change = scene.views.erase if scene.views else None
+        return loss_of(scene, scene.model.outputs(batch, scene.phase.exits, change), batch.labels)
 
 
-def _loss(scene: Scene, outputs: dict[int, ExitOutput], batch: Batch) -> Loss:
+def seen(scene: Scene, batch: Batch) -> Batch:
+    """The batch as the objective wants it: each text once per view."""
+    return scene.views.batch(batch) if scene.views else batch
+
+
+def states_read(scene: Scene, batch: Batch) -> dict[int, States]:
+    """The states that the exits in play read, by depth."""
+    wanted = set(scene.phase.exits)
+    walk = scene.model.walk(batch, max(wanted), scene.views.erase if scene.views else None)
+    return {depth: states for depth, states in walk if depth in wanted}
+
+
+def loss_of(scene: Scene, outputs: dict[int, ExitOutput], labels: Tensor | None) -> Loss:
     """The sum of the objective over the exits in play."""
-    if batch.labels is None:
+    if labels is None:
         raise ValueError("training needs labels")
-    losses = [scene.objective(outputs[depth], batch.labels) for depth in scene.phase.exits]
+    losses = [scene.objective(outputs[depth], labels) for depth in scene.phase.exits]
     if len(losses) == 1:
         return losses[0]
     auxiliary = [loss.auxiliary for loss in losses if loss.auxiliary is not None]
@@ -116,15 +134,17 @@ def _loss(scene: Scene, outputs: dict[int, ExitOutput], batch: Batch) -> Loss:
 def _backward(scene: Scene, loss: Loss) -> Measured:
     total = loss.total if scene.share == 1.0 else loss.total * scene.share
     total.backward()
-    return _measured(loss, None)
+    return measured(loss, None)
 
 
-def _measured(loss: Loss, angle: Angle | None) -> Measured:
+def measured(loss: Loss, angle: Angle | None) -> Measured:
+    """What the batch's loss and its gradients' angle tell a log."""
     parts = {name: float(value) for name, value in loss.parts.items()}
     return Measured(float(loss.total.detach()), parts, angle)
 
 
-def _accumulate(tensors: Sequence[Tensor], gradients: Sequence[Tensor | None], share: float) -> None:
+def accumulate(tensors: Sequence[Tensor], gradients: Sequence[Tensor | None], share: float) -> None:
+    """Add this share of the gradients to what the tensors have gathered."""
     for tensor, gradient in zip(tensors, gradients, strict=True):
         if gradient is not None:
             scaled = gradient if share == 1.0 else gradient * share

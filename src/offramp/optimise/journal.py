@@ -63,7 +63,9 @@ class Journal:
         if self.folder:
             self._line("step", record)
             scalars = {f"train/{k}": v for k, v in asdict(record).items() if isinstance(v, float)}
-            self.accelerator.log(scalars | {f"part/{k}": v for k, v in record.parts.items()}, step=record.step)
+            scalars |= {f"part/{k}": v for k, v in record.parts.items()}
+            scalars |= {f"cosine/{k}": v for k, v in record.cosines.items()}
+            self.accelerator.log(scalars, step=record.step)
 
     def epoch(self, record: EpochRecord) -> None:
         """An epoch was validated."""

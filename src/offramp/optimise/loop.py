@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,10 +19,14 @@ from accelerate.state import AcceleratorState
 from torch import Tensor
 
 from offramp.config import Config
-from offramp.data.sampling import check_balanced, class_balanced, length_buckets, sorted_batches
+from offramp.data.sampling import POOL, class_balanced, length_buckets, sorted_batches
 from offramp.data.tokens import Tokens
-from offramp.errors import ConfigError, TrainingError
+from offramp.data.views import Views
+from offramp.errors import TrainingError
 from offramp.exits.model import MultiExitModel
+from offramp.optimise.aggregators import aggregator
+from offramp.optimise.alignment import Rule
+from offramp.optimise.grad_cache import CACHED
 from offramp.optimise.gradients import SCOPES, Measured, Scene
 from offramp.optimise.journal import Journal, Watch
 from offramp.optimise.saved_state import SavedState
@@ -127,11 +131,13 @@ class Loop:
         for parameter in self.model.parameters():
             parameter.requires_grad_(id(parameter) in learning)
         update = Update(self.model, phase.trainable, settings)
-        scene = Scene(self.model, self.objective, phase, self.config.alignment.threshold, self.accelerator.autocast)
+        rule = Rule(self.config.alignment.threshold, aggregator(self.config.alignment.aggregator))
+        views = Views(self.config.data.views, self.config.data.cutoff) if self.objective.views > 1 else None
+        scene = Scene(self.model, self.objective, phase, rule, self.accelerator.autocast, views=views)
         epoch_state = self.shuffler.get_state()
         if restored:
             epoch_state = self._restore(restored[0], update)
-        per_epoch = math.ceil(math.ceil(len(self.train) / settings.batch_size) / settings.accumulation)
+        per_epoch = math.ceil(self._batch_count() / self._accumulation())
         updates = per_epoch * settings.epochs
         self.journal.start(updates, self.place.update)
         try:
@@ -168,15 +174,12 @@ class Loop:
         settings = self.config.optimise
         batches = self._batches()
         self.model.train()
-        gradients = SCOPES[self.config.alignment.scope]
-        for first in range(self.place.batch, len(batches), settings.accumulation):
-            group = batches[first : first + settings.accumulation]
+        accumulation = self._accumulation()
+        for first in range(self.place.batch, len(batches), accumulation):
+            group = batches[first : first + accumulation]
             # The last update of an epoch may have fewer batches than the others.
             here = replace(scene, share=1.0 / len(group))
-            measured = []
-            for rows in group:
-                batch = self.train.batch(rows).to(self.accelerator.device)
-                measured.append(gradients(here, batch))
+            measured = [self._gradients(here, rows) for rows in group]
             share = rate(self.place.update, updates, settings.warmup)
             record = self._record(measured, share, per_epoch)
             norm = update.apply(share) if math.isfinite(record.loss) else None
@@ -194,25 +197,56 @@ class Loop:
             if due and self.place.batch < len(batches):
                 self._checkpoint(update, epoch_state, began)
 
+    def _gradients(self, scene: Scene, rows: list[int]) -> Measured:
+        """Leave the gradients of these texts; those that are more than a batch go through the gradient cache."""
+        size, scope = self.config.optimise.batch_size, self.config.alignment.scope
+        parts = [rows[start : start + size] for start in range(0, len(rows), size)]
+        batches = [self.train.batch(part).to(self.accelerator.device) for part in parts]
+        return CACHED[scope](scene, batches) if len(batches) > 1 else SCOPES[scope](scene, batches[0])
+
+    def _together(self) -> int:
+        """How many texts a loss is taken over."""
+        return self.config.optimise.contrast_batch or self.config.optimise.batch_size
+
+    def _batch_count(self) -> int:
+        """Batches of an epoch."""
+        return math.ceil(len(self.train) / self._together())
+
+    def _accumulation(self) -> int:
+        """Batches whose gradients make one update."""
+        settings = self.config.optimise
+        if not settings.updates_per_epoch:
+            return settings.accumulation
+        return max(settings.accumulation, round(self._batch_count() / settings.updates_per_epoch))
+
     def _batches(self) -> list[list[int]]:
-        data, size = self.config.data, self.config.optimise.batch_size
+        data, size = self.config.data, self._together()
         if data.sampler == "balanced":
             return class_balanced(self.train.labels_or_raise(), data.per_class, size, self.shuffler)
-        return length_buckets(self.train.lengths, size, self.shuffler)
+        # Among as many texts as without a contrast batch: from a larger pool the same texts would meet every epoch.
+        pool = max(1, POOL * self.config.optimise.batch_size // size)
+        return length_buckets(self.train.lengths, size, self.shuffler, pool)
 
     def _record(self, measured: list[Measured], share: float, per_epoch: int) -> StepRecord:
         angles = [m.angle for m in measured if m.angle is not None]
         count = len(measured)
+
+        def middle(values: Iterable[float]) -> float:
+            """Of the batches that have the value: a zero gradient has no angle to another."""
+            finite = [value for value in values if not math.isnan(value)]
+            return sum(finite) / len(finite) if finite else math.nan
+
         return StepRecord(
             step=self.place.update + 1,
             epoch=(self.place.update + 1) / per_epoch,
             loss=sum(m.loss for m in measured) / count,
             parts={name: sum(m.parts[name] for m in measured) / count for name in measured[0].parts},
             lr=self.config.optimise.lr_backbone * share,
-            angle=sum(a.degrees for a in angles) / len(angles) if angles else None,
+            angle=middle(a.degrees for a in angles) if angles else None,
             kept=sum(a.kept for a in angles) / len(angles) if angles else None,
             main_norm=sum(a.main_norm for a in angles) / len(angles) if angles else None,
             auxiliary_norm=sum(a.auxiliary_norm for a in angles) / len(angles) if angles else None,
+            cosines={g: middle(a.cosines[g] for a in angles) for g in angles[0].cosines} if angles else {},
         )
 
     # --- validation and checkpoints
@@ -295,11 +329,3 @@ def _forget_precision(wanted: str) -> None:
     """Let a run have another precision than the one before it: accelerate holds one per process."""
     if AcceleratorState._shared_state.get("_mixed_precision", wanted) != wanted:
         AcceleratorState._reset_state()
-
-
-def check(config: Config) -> None:
-    """Refuse settings that cannot go together."""
-    if config.alignment.scope != "none" and config.objective.name == "ce":
-        raise ConfigError("`alignment.scope` should be none with the objective ce, which has one term only.")
-    if config.data.sampler == "balanced":
-        check_balanced(config.data.per_class, config.optimise.batch_size)

@@ -70,17 +70,34 @@ def loss(history: History) -> Caption:
     return Caption(read, shows)
 
 
-def angles(history: History, threshold: float) -> Caption:
-    """For the gradient angles."""
+def angles(history: History, threshold: float | None) -> Caption:
+    """For the gradient angles; without a threshold, an aggregator made the step of the two gradients."""
     read = (
         "Each point is the angle between the gradients of the contrastive term and of the cross entropy at one update; "
-        f"above {threshold:g}° the contrastive term was dropped."
     )
+    if threshold is None:
+        read += "an aggregator weighed the two, and a weight of 0 counts as dropped."
+    else:
+        read += f"above {threshold:g}° the contrastive term was dropped."
     found = [record.angle for record in history.steps if record.angle is not None]
     middle = median(angle for angle in found if math.isfinite(angle))
     decided = sum(record.kept is not None for record in history.steps)
     shows = f"The median angle is {middle:.1f}°; the term was kept in {history.kept_share:.1%} of {decided:,} updates."
     return Caption(read, shows)
+
+
+def cosines(history: History) -> Caption:
+    """For the cosines of each group of parameters."""
+    read = (
+        "Each strip is a part of the model, each cell the median cosine between the gradients of the contrastive term "
+        "and of the cross entropy there: blue where they agree, orange where they conflict, grey where one had none."
+    )
+    middles = {group: median(value for _, value in points) for group, points in history.cosines.items()}
+    low, high = min(middles, key=middles.__getitem__), max(middles, key=middles.__getitem__)
+    shows = f"Over the run the median is highest in {high} ({middles[high]:.2f})"
+    if low != high:
+        shows += f" and lowest in {low} ({middles[low]:.2f})"
+    return Caption(read, shows + ".")
 
 
 def validation(history: History) -> Caption:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 MOST_COUNTED = 15  # classes up to which a confusion matrix prints its counts
 MOST_TICKS = 26  # labels along one side of a confusion matrix
+MOST_STRIPS = 80  # stretches of a run along a heat strip
 
 
 def loss_curve(history: History) -> str:
@@ -46,8 +47,11 @@ def loss_curve(history: History) -> str:
     return svg("loss", 2.5 + 0.9 * (len(panels) - 1), draw)
 
 
-def angle_curve(history: History, threshold: float = AlignmentConfig.threshold) -> str:
-    """Angle between the two gradients at every update, its running median, and the share of terms kept."""
+def angle_curve(history: History, threshold: float | None = AlignmentConfig.threshold) -> str:
+    """Angle between the two gradients at every update, its running median, and the share of terms kept.
+
+    Without a threshold, no angle drops the term: an aggregator made the step of the two.
+    """
     points = marks.finite((record.step, record.angle) for record in history.steps if record.angle is not None)
     _need(points, "an update with a gradient angle")
     kept = {record.step for record in history.steps if record.kept is not None and record.kept >= 0.5}
@@ -59,12 +63,58 @@ def angle_curve(history: History, threshold: float = AlignmentConfig.threshold) 
         marks.scatter(axes, [point for point in shown if point[0] in kept], BLUE, f"kept ({share:.1%})")
         marks.scatter(axes, [point for point in shown if point[0] not in kept], ORANGE, f"dropped ({1 - share:.1%})")
         marks.line(axes, marks.running_median(points), INK, "running median")
-        axes.axhline(threshold, color=INK, linewidth=0.9, linestyle=marks.DASH, label=f"threshold {threshold:g}°")
+        if threshold is not None:
+            axes.axhline(threshold, color=INK, linewidth=0.9, linestyle=marks.DASH, label=f"threshold {threshold:g}°")
         axes.set(xlabel="update", ylabel="gradient angle (degrees)")
         axes.grid(axis="y")
         marks.legend_above(axes, columns=2)
 
     return svg("angle", 3.0, draw)
+
+
+def cosine_strips(history: History) -> str:
+    """Cosine between the two gradients, a strip for each group of parameters, as the data flows; time runs right.
+
+    A cell is the median over a stretch of the run, grey where there was no cosine.
+    """
+    cosines = history.cosines
+    _need(list(cosines), "an update with a finite cosine of a group of parameters")
+    first, last = history.steps[0].step, history.steps[-1].step
+    edges = np.linspace(first, last + 1, min(MOST_STRIPS, last + 1 - first) + 1)  # (S + 1,)
+    cells = np.full((len(cosines), len(edges) - 1), np.nan)  # (G, S)
+    for row, points in enumerate(cosines.values()):
+        places = np.searchsorted(edges, [step for step, _ in points], side="right") - 1  # (N,)
+        values = np.asarray([value for _, value in points])  # (N,)
+        for place in np.unique(places):
+            cells[row, place] = np.median(values[places == place])
+    most = max(0.1, math.ceil(10 * float(np.nanmax(np.abs(cells)))) / 10)
+    names = [plain(name, 16) for name in cosines]
+
+    def draw(figure: Figure) -> None:
+        from matplotlib.colors import LinearSegmentedColormap, to_rgb
+
+        axes = figure.subplots()
+        ends = [(*to_rgb(ORANGE), 1.0), (*to_rgb(ORANGE), 0.0), (*to_rgb(BLUE), 0.0), (*to_rgb(BLUE), 1.0)]
+        places = (0.0, 0.5, 0.5, 1.0)
+        steps = LinearSegmentedColormap.from_list("cosine", list(zip(places, ends, strict=True)), N=21)
+        colours = steps.with_extremes(bad=(*to_rgb(FAINT), 0.45))
+        extent = (first - 0.5, last + 0.5, len(names) - 0.5, -0.5)
+        image = axes.imshow(
+            cells, cmap=colours, vmin=-most, vmax=most, interpolation="none", aspect="auto", extent=extent
+        )
+        axes.set_yticks(range(len(names)), names, fontsize=8.5 if len(names) <= MOST_COUNTED else 6.5)
+        axes.set_xlabel("update")
+        axes.tick_params(axis="y", length=0)
+        axes.spines[:].set_visible(True)
+        bar = figure.colorbar(image, ax=axes, location="top", aspect=40, pad=0.02)
+        bar.set_ticks([-most, 0.0, most], labels=[f"−{most:g} conflict", "0", f"agreement {most:g}"])
+        for label, side in zip(bar.ax.get_xticklabels(), ("left", "center", "right"), strict=True):
+            label.set(ha=side)
+        bar.set_label("cosine of the two gradients")
+        bar.outline.set_visible(False)
+        bar.ax.tick_params(length=2)
+
+    return svg("cosines", 1.3 + 0.2 * len(names), draw)
 
 
 def validation_curve(history: History) -> str:

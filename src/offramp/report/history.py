@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from offramp.errors import DataError
 from offramp.types import EpochRecord, StepRecord
 
-__all__ = ["EpochRecord", "History", "StepRecord", "read_history", "to_line"]
+__all__ = ["EpochRecord", "History", "StepRecord", "read_history"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,22 +28,21 @@ class History:
         return sum(decided) / len(decided) if decided else math.nan
 
     @property
+    def cosines(self) -> dict[str, list[tuple[int, float]]]:
+        """Update and cosine between the two gradients, of every group of parameters that ever had one."""
+        found: dict[str, list[tuple[int, float]]] = {}
+        for record in self.steps:
+            for group, cosine in record.cosines.items():
+                found.setdefault(group, []).extend([(record.step, cosine)] if math.isfinite(cosine) else [])
+        return {group: points for group, points in found.items() if points}
+
+    @property
     def best(self) -> EpochRecord | None:
         """The epoch that was better than all before it and was not surpassed."""
         return next((record for record in reversed(self.epochs) if record.best), None)
 
 
 KINDS: dict[str, type[StepRecord] | type[EpochRecord]] = {"step": StepRecord, "epoch": EpochRecord}
-
-
-def to_line(record: StepRecord | EpochRecord) -> str:
-    """One line of strict JSON, newline included. A number that is not finite becomes `null`.
-
-    >>> to_line(EpochRecord(epoch=1, step=200, score=0.9, metric="mcc", loss=0.3, best=True))
-    '{"kind": "epoch", "epoch": 1, "step": 200, "score": 0.9, "metric": "mcc", "loss": 0.3, "best": true}\\n'
-    """
-    kind = next(name for name, cls in KINDS.items() if isinstance(record, cls))
-    return json.dumps({"kind": kind, **_finite(asdict(record))}, allow_nan=False) + "\n"
 
 
 def read_history(path: Path) -> History:
@@ -79,16 +78,11 @@ def _record(found: Any, where: str) -> StepRecord | EpochRecord:
     for name in ("loss", "score"):
         if name in values and values[name] is None:
             values[name] = math.nan
-    if isinstance(parts := values.get("parts"), dict):
-        values["parts"] = {name: math.nan if part is None else part for name, part in parts.items()}
+    for name in ("parts", "cosines"):
+        if isinstance(values.get(name), dict):
+            values[name] = {key: math.nan if value is None else value for key, value in values[name].items()}
     try:
         return KINDS[found["kind"]](**values)
     except TypeError:
         names = ", ".join(values)
         raise DataError(f"{where} should hold the fields of a {found['kind']} record. Found {names}.") from None
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _finite(item) for name, item in value.items()}
-    return None if isinstance(value, float) and not math.isfinite(value) else value

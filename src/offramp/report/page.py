@@ -119,9 +119,13 @@ def _training(history: History, config: Mapping[str, Any]) -> str:
     if any(record.angle is not None and math.isfinite(record.angle) for record in history.steps):
         alignment = config.get("alignment")
         settings = alignment if isinstance(alignment, Mapping) else {}
-        threshold = float(settings.get("threshold", AlignmentConfig.threshold))
+        dropping = settings.get("aggregator", AlignmentConfig.aggregator) == "drop"
+        threshold = float(settings.get("threshold", AlignmentConfig.threshold)) if dropping else None
         caption = captions.angles(history, threshold)
         parts.append(figure("Gradient angles", caption, lambda: figures.angle_curve(history, threshold)))
+    if history.cosines:
+        caption = captions.cosines(history)
+        parts.append(figure("Gradient cosines", caption, lambda: figures.cosine_strips(history)))
     if any(math.isfinite(record.score) for record in history.epochs):
         caption, metric = captions.validation(history), history.epochs[0].metric
         drawn = figure("Validation by epoch", caption, lambda: figures.validation_curve(history))

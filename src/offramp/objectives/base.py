@@ -1,0 +1,47 @@
+"""REPRESENTATION, LOGITS -> LOSS: what every objective declares of itself, and what several share."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from offramp.errors import ConfigError
+from offramp.types import ExitOutput, Loss, wide
+
+
+class Term(nn.Module):
+    """A loss: hyper-parameters in, tensors in, a `Loss` out. It never sees a model."""
+
+    hyper: ClassVar[tuple[str, ...]] = ()
+    """Names of the hyper-parameters its constructor takes."""
+    views: ClassVar[int] = 1
+    """How often each text stands in the batch: all texts in their first view, then all in their second."""
+    taught: ClassVar[bool] = False
+    """Whether it learns from a teacher's output."""
+
+    def forward(self, output: ExitOutput, labels: Tensor, teacher: ExitOutput | None = None) -> Loss:
+        """The loss of a batch."""
+        raise NotImplementedError
+
+
+def directions(vectors: Tensor) -> Tensor:
+    """The vectors, (..., D), at length 1 and in float32 or wider; a zero vector has no direction and stays zero."""
+    precise = wide(vectors)
+    lengths: Tensor = torch.linalg.vector_norm(precise, dim=-1, keepdim=True)  # (..., 1)
+    # Dividing a zero vector by a small number instead would make its gradient drown all others.
+    return precise / lengths.masked_fill(lengths < 1e-12, 1.0)
+
+
+def check_teacher(name: str, part: str, student: ExitOutput, teacher: ExitOutput | None) -> ExitOutput:
+    """The teacher, whose `part` must have the shape of the student's."""
+    if teacher is None:
+        raise ConfigError(f"The objective `{name}` should be given a teacher's output. Found none.")
+    wanted, found = (tuple(getattr(output, part).shape) for output in (student, teacher))
+    if wanted != found:
+        raise ConfigError(
+            f"The objective `{name}` should have a teacher whose `{part}` has the student's shape, {wanted}. "
+            f"Found {found}. Give it the same texts and classes, and an exit of the same kind and size."
+        )
+    return teacher

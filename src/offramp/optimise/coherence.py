@@ -1,0 +1,54 @@
+"""LOSS -> PARAMETERS: which settings of a run can go together."""
+
+from __future__ import annotations
+
+from offramp.config import Config
+from offramp.data.sampling import check_balanced
+from offramp.errors import ConfigError
+from offramp.objectives import OBJECTIVES
+
+ONE_TERM = ("ce", "icl", "lcl", "ler", "lacon")
+"""Objectives without an auxiliary term, whose gradients have nothing to be aligned with."""
+
+BY_NEARNESS = ("icl", "lcl", "ler", "lacon")
+"""Objectives that train the representation and the label embeddings, and no classifier beside them."""
+
+
+def check(config: Config) -> None:
+    """Refuse settings that cannot go together."""
+    name, scope, settings = config.objective.name, config.alignment.scope, config.optimise
+    if scope != "none" and name in ONE_TERM:
+        raise ConfigError(f"`alignment.scope` should be none with the objective {name}, which has one term only.")
+    if config.alignment.aggregator != "drop" and scope != "exact":
+        raise ConfigError(
+            "`alignment.aggregator` should be drop where `alignment.scope` is not exact. "
+            f"Found `{config.alignment.aggregator}` with the scope `{scope}`. Change the one or the other."
+        )
+    if OBJECTIVES[name].taught and settings.strategy == "single":
+        raise ConfigError(
+            f"The objective {name} should have a teacher. Found the strategy `single`, which has none. "
+            "Set `objective.name` to one without a teacher, such as acl."
+        )
+    if name in BY_NEARNESS and config.exits.kind in ("leam", "lsan"):
+        raise ConfigError(
+            f"The objective {name} should have an exit that answers with its label embeddings: match, fusion, mha or "
+            f"linear. Found `{config.exits.kind}`, whose classifier would not be trained."
+        )
+    if config.exits.kind == "mha" and name in ("icl", "lacon") and config.exits.size % config.objective.heads:
+        raise ConfigError(
+            f"`objective.heads` should divide the width of the representation, `exits.size` ({config.exits.size}). "
+            f"Found {config.objective.heads}."
+        )
+    views = OBJECTIVES[name].views
+    if views > 1 and len(config.data.views) != views:
+        raise ConfigError(
+            f"`data.views` should name {views} views for the objective {name}. "
+            f"Found {len(config.data.views)}: {', '.join(config.data.views) or 'none'}."
+        )
+    if 0 < settings.contrast_batch < settings.batch_size:
+        raise ConfigError(
+            f"`optimise.contrast_batch` should be 0 or at least `optimise.batch_size` ({settings.batch_size}). "
+            f"Found {settings.contrast_batch}."
+        )
+    if config.data.sampler == "balanced":
+        check_balanced(config.data.per_class, settings.contrast_batch or settings.batch_size)

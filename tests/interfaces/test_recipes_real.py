@@ -1,0 +1,55 @@
+"""Every recipe trains on real texts and real pairs, on the real small backbone, through the command line."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from offramp.config import recipes
+from offramp.data.sources import read
+
+Run = Callable[..., Any]
+
+
+@pytest.fixture(autouse=True)
+def all_threads() -> Iterator[None]:
+    """Here the tensors are large: the folder's other tests have one thread."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(os.cpu_count() or 1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("recipe", recipes())
+def test_a_recipe_learns_300_questions_far_beyond_the_majority_class(
+    offramp: Run, real_data: Path, tmp_path: Path, recipe: str
+) -> None:
+    train, test = real_data / "trec6" / "train.parquet", real_data / "trec6" / "test.parquet"
+    ran = offramp("train", train, "--out", tmp_path / "m", "--recipe", recipe, "--set", "data.cap=300", "--json")
+    assert ran.code == 0, ran.err
+    found = offramp("evaluate", tmp_path / "m", test, "--json").json["accuracy"]
+    labels = read(test).labels
+    majority = max(Counter(labels).values()) / len(labels)
+    assert found >= majority + 0.2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("recipe", recipes())
+def test_a_recipe_runs_on_300_pairs(offramp: Run, real_data: Path, tmp_path: Path, recipe: str) -> None:
+    quick = ["--set", "data.cap=300", "--set", "optimise.epochs=1", "--set", "data.max_length=64"]
+    data = real_data / "rte" / "train.parquet"
+    ran = offramp("train", data, "--out", tmp_path / "m", "--recipe", recipe, *quick, "--json")
+    assert ran.code == 0, ran.err
+    assert 0.0 < ran.json["validation"]["accuracy"] <= 1.0
+    pair = '{"sentence1": "It rained all day.", "sentence2": "The day was dry."}\n'
+    (tmp_path / "pair.jsonl").write_text(pair)
+    answered = offramp("predict", tmp_path / "m", tmp_path / "pair.jsonl", "--json")
+    assert answered.code == 0, answered.err
+    assert answered.json["depth"] == 6
