@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 
-from benchmarks import alignment, contrast, prediction, training
+from benchmarks import alignment, contrast, objectives, prediction, training
 from benchmarks.record import Ratio, write
 
 BENCHMARKS = {
     "training": training.run,
     "alignment": alignment.run,
     "contrast": contrast.run,
+    "objectives": objectives.run,
     "prediction": prediction.run,
 }
 

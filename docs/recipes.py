@@ -32,7 +32,7 @@ class Task:
 TASKS = (
     Task("trec6", 300, "questions, 6 kinds"),
     Task("sst2", 300, "movie phrases, 2 moods"),
-    Task("banking77", 770, "bank messages, 77 intents, 10 each"),
+    Task("banking77", 385, "bank messages, 77 intents"),
 )
 
 
