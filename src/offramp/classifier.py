@@ -29,6 +29,8 @@ from offramp.exits import checkpoint
 from offramp.exits.label_names import begin_from_names
 from offramp.exits.model import MultiExitModel, build
 from offramp.objectives import objective
+from offramp.objectives.base import Term
+from offramp.objectives.softened import Softened
 from offramp.optimise.coherence import check
 from offramp.optimise.journal import Watch
 from offramp.optimise.loop import Loop, Result
@@ -168,6 +170,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 lambda truth, predicted: scores(truth, predicted, len(labels)).value(config.optimise.metric),
                 folder / "training" if folder else None,
                 watch,
+                _second_objective(config, labels, learn) if config.optimise.strategy == "two-stage" else None,
             )
             result = loop.run(resume)
         self._adopt(model, tokenizer, config)
@@ -397,14 +400,31 @@ def _limit(model: MultiExitModel, tokenizer: Any, wanted: int) -> int:
     return limit(tokenizer, usable, wanted)
 
 
-def _objective(config: Config, labels: Labels, learn: list[Example]) -> Any:
+def _class_weights(config: Config, labels: Labels, learn: list[Example]) -> torch.Tensor | None:
+    if config.objective.class_weights != "balanced":
+        return None
+    counts = Counter(labels.index(e.label) for e in learn if e.label is not None)
+    return torch.tensor([len(learn) / (len(labels) * counts[k]) if counts[k] else 0.0 for k in range(len(labels))])
+
+
+def _second_objective(config: Config, labels: Labels, learn: list[Example]) -> Term:
+    """The objective of the exits below the last, with the weights and the smoothing of the run's cross entropy."""
+    settings = config.stage2
+    found = objective(
+        settings.objective,
+        temperature=settings.temperature,
+        weight=settings.weight,
+        heads=settings.heads,
+        denominator=settings.denominator,
+        reduction=settings.reduction,
+        label_smoothing=config.objective.label_smoothing,
+        class_weights=_class_weights(config, labels, learn),
+    )
+    return Softened(found, settings.soft, settings.soft_temperature) if settings.soft else found
+
+
+def _objective(config: Config, labels: Labels, learn: list[Example]) -> Term:
     settings = config.objective
-    weights = None
-    if settings.class_weights == "balanced":
-        counts = Counter(labels.index(e.label) for e in learn if e.label is not None)
-        weights = torch.tensor(
-            [len(learn) / (len(labels) * counts[k]) if counts[k] else 0.0 for k in range(len(labels))]
-        )
     return objective(
         settings.name,
         temperature=settings.temperature,
@@ -413,5 +433,5 @@ def _objective(config: Config, labels: Labels, learn: list[Example]) -> Any:
         denominator=settings.denominator,
         reduction=settings.reduction,
         label_smoothing=settings.label_smoothing,
-        class_weights=weights,
+        class_weights=_class_weights(config, labels, learn),
     )

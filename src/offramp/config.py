@@ -115,7 +115,11 @@ class OptimiseConfig:
     """LOSS -> PARAMETERS."""
 
     strategy: str = "single"
-    "`single`: the backbone and the last exit."
+    "`single`: backbone and last exit. `two-stage`: then the other exits. `joint`: all at once. `alternating`: in turn."
+    unit: str = "epoch"
+    "`alternating`: the last exit and all exits take turns by `epoch` (ACL) or by `step` (BERxiT's code)."
+    depth_weights: str = "equal"
+    "`joint`, `alternating`: the exits' losses count `equal`, or in proportion to their `depth`."
     epochs: int = 15
     "Passes over the training texts."
     batch_size: int = 16
@@ -151,6 +155,40 @@ class OptimiseConfig:
 
 
 @dataclass(frozen=True)
+class Stage2Config:
+    """LOSS -> PARAMETERS, for the exits below the last when the backbone stands still (strategy `two-stage`)."""
+
+    objective: str = "acl-cl"
+    "What these exits learn: `ce`, `scl`, `acl`, `acl-cl`, `icl`, `lcl`, `lacon` or `distill`."
+    temperature: float = 0.1
+    "tau of the contrast; of `distill`, the temperature of the soft targets."
+    weight: float = 0.5
+    "lambda: share of the contrastive term, or of `distill`'s soft targets."
+    heads: int = 1
+    "Slices that `icl` and `lacon` contrast apart."
+    denominator: str = "others"
+    "Over whom the contrast normalises: `others` or `all`."
+    reduction: str = "mean"
+    "Over the anchors: `sum` or `mean`."
+    soft: float = 0.0
+    "Share of the last exit's soft targets beside the labels, with any objective. 0: none."
+    soft_temperature: float = 2.0
+    "Temperature of these soft targets."
+    scope: str = "none"
+    "`none`, or `exact`: at each exit, drop the contrast where its gradient turns away (`alignment.threshold`)."
+    epochs: int = 15
+    "Passes over the training texts."
+    batch_size: int = 64
+    "Texts in a batch."
+    lr: float = 1e-3
+    "Peak learning rate."
+    cache_gb: float = 20.0
+    "Disk the frozen states may take, in GB; where they need more, they are computed again each epoch. 0: always so."
+    keep_cache: bool = False
+    "Leave the frozen states on disk when the run is done."
+
+
+@dataclass(frozen=True)
 class PolicyConfig:
     """LOGITS SO FAR -> LEAVE OR STAY."""
 
@@ -176,6 +214,7 @@ class Config:
     objective: ObjectiveConfig = field(default_factory=ObjectiveConfig)
     alignment: AlignmentConfig = field(default_factory=AlignmentConfig)
     optimise: OptimiseConfig = field(default_factory=OptimiseConfig)
+    stage2: Stage2Config = field(default_factory=Stage2Config)
     policy: PolicyConfig = field(default_factory=PolicyConfig)
 
 
@@ -191,7 +230,13 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "objective.class_weights": ("none", "balanced"),
     "alignment.scope": ("none", "exact", "exit"),
     "alignment.aggregator": ("drop", "projection", "mgda", "upgrad"),
-    "optimise.strategy": ("single",),
+    "optimise.strategy": ("single", "two-stage", "joint", "alternating"),
+    "optimise.unit": ("epoch", "step"),
+    "optimise.depth_weights": ("equal", "depth"),
+    "stage2.objective": ("ce", "scl", "acl", "acl-cl", "icl", "lcl", "lacon", "distill"),
+    "stage2.denominator": ("others", "all"),
+    "stage2.reduction": ("sum", "mean"),
+    "stage2.scope": ("none", "exact"),
     "optimise.metric": ("accuracy", "macro_f1", "mcc"),
     "optimise.precision": ("no", "bf16"),
     "policy.name": ("never", "fixed", "confidence"),
@@ -228,6 +273,15 @@ RANGES: dict[str, tuple[float, float]] = {
     "optimise.tolerance": (0.0, 10.0),
     "optimise.checkpoint_steps": (0, 1e9),
     "optimise.seed": (0, 2**32 - 1),
+    "stage2.temperature": (1e-4, 1e4),
+    "stage2.weight": (0.0, 1.0),
+    "stage2.heads": (1, 1e3),
+    "stage2.soft": (0.0, 1.0),
+    "stage2.soft_temperature": (1e-4, 1e4),
+    "stage2.epochs": (1, 1e6),
+    "stage2.batch_size": (1, 1e6),
+    "stage2.lr": (0.0, 10.0),
+    "stage2.cache_gb": (0.0, 1e6),
     "policy.threshold": (0.0, 1.0),
     "policy.depth": (0, 1e3),
 }

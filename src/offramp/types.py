@@ -125,6 +125,7 @@ class StepRecord:
     main_norm: float | None = None
     auxiliary_norm: float | None = None
     cosines: dict[str, float] = field(default_factory=dict)  # between the two gradients, by group of parameters
+    phase: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +138,8 @@ class EpochRecord:
     metric: str
     loss: float
     best: bool
+    by_exit: dict[str, float] = field(default_factory=dict)  # depth to score
+    phase: str = ""
 
 
 class Objective(Protocol):

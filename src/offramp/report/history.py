@@ -55,7 +55,7 @@ def read_history(path: Path) -> History:
         return History()
     lines = [(number, line) for number, line in enumerate(path.read_bytes().split(b"\n"), start=1) if line.strip()]
     steps: dict[int, StepRecord] = {}
-    epochs: dict[int, EpochRecord] = {}
+    epochs: dict[tuple[str, int], EpochRecord] = {}
     for number, line in lines:
         try:
             found = json.loads(line)
@@ -67,8 +67,8 @@ def read_history(path: Path) -> History:
         if isinstance(record, StepRecord):
             steps[record.step] = record
         else:
-            epochs[record.epoch] = record
-    return History([steps[step] for step in sorted(steps)], [epochs[epoch] for epoch in sorted(epochs)])
+            epochs[record.phase, record.epoch] = record
+    return History([steps[step] for step in sorted(steps)], sorted(epochs.values(), key=lambda record: record.step))
 
 
 def _record(found: Any, where: str) -> StepRecord | EpochRecord:
