@@ -11,6 +11,7 @@ from collections.abc import Callable
 import torch
 
 from offramp.optimise.alignment import Angle, align
+from offramp.optimise.exits_together import read_together
 from offramp.optimise.gradients import Measured, Scene, accumulate, measured, summed
 from offramp.optimise.state_cache import Lesson
 from offramp.types import Loss
@@ -55,8 +56,6 @@ APART: dict[str, Callable[[Scene, Lesson], Measured]] = {"none": plain, "exact":
 
 def _loss(scene: Scene, lesson: Lesson) -> Loss:
     with scene.autocast():
-        losses = [
-            scene.objective(scene.model.read(depth, lesson.states[depth]), lesson.labels, lesson.teacher)
-            for depth in scene.phase.exits
-        ]
+        outputs = read_together(scene.model, lesson.states, scene.phase.exits)
+        losses = [scene.objective(output, lesson.labels, lesson.teacher) for output in outputs.values()]
     return summed(losses, [1.0] * len(losses))

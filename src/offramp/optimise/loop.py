@@ -28,6 +28,7 @@ from offramp.exits.model import MultiExitModel
 from offramp.optimise.aggregators import aggregator
 from offramp.optimise.alignment import Rule
 from offramp.optimise.exit_gradients import APART
+from offramp.optimise.exits_together import read_together
 from offramp.optimise.grad_cache import CACHED
 from offramp.optimise.gradients import SCOPES, Measured, Scene
 from offramp.optimise.journal import Journal, Watch
@@ -140,7 +141,8 @@ class Loop:
         if not self.place.keepers:
             names = [str(depth) for depth in phase.exits] if phase.frozen else ["all"]
             self.place.keepers = {name: Keeper() for name in names}
-            self.best = {name: t.detach().clone() for name, t in self.model.state_dict().items()}
+            # What does not learn is the best there is.
+            self.best = {name: t.clone() for name, t in self.model.state_dict().items()} if phase.frozen else {}
         per_epoch = math.ceil(self._batch_count(settings) / self._accumulation(settings))
         updates = per_epoch * settings.epochs
         self.journal.start(updates, self.place.update - self.place.begun)
@@ -338,7 +340,7 @@ class Loop:
                     outputs = self.model.outputs(self.validation.batch(rows).to(self.accelerator.device), phase.exits)
                 else:
                     states = self.exam.lesson(rows).states
-                    outputs = {depth: self.model.read(depth, states[depth]) for depth in phase.exits}
+                    outputs = read_together(self.model, states, phase.exits)
             for depth, output in outputs.items():
                 answers[depth][torch.tensor(rows)] = output.logits.argmax(dim=1).cpu()
         return {depth: found.tolist() for depth, found in answers.items()}
@@ -358,7 +360,7 @@ class Loop:
         if not self.place.phase:
             names |= set(state)
         tensors: dict[str, Tensor] = {f"model/{name}": state[name] for name in names}
-        tensors |= {f"best/{name}": self.best[name] for name in names}
+        tensors |= {f"best/{name}": t for name, t in self.best.items() if name in names}
         for index, parameter in enumerate(update.parameters):
             for name, value in update.optimizer.state[parameter].items():
                 tensors[f"optimizer/{index}/{name}"] = value

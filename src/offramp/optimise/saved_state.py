@@ -53,7 +53,7 @@ class SavedState:
 
     def write_base(self, tensors: Mapping[str, Tensor]) -> None:
         """Write what a phase starts from: the checkpoints that follow hold only what it changes."""
-        self._put(self.folder / _BASE, self.folder / f".part-{_BASE}", tensors, {})
+        self._put(self.folder / _BASE, self.folder / f".part-next-{_BASE}", tensors, {})
 
     def _put(self, final: Path, part: Path, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
         try:
