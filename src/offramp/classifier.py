@@ -271,6 +271,20 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             self.policy_in_force(),
         )
 
+    def representations(self, data: Table, depth: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """What the exit at `depth` makes of labelled texts, (N, D), and its label embeddings, (C, D)."""
+        self._check_fitted()
+        tokens = self._tokenise(data.examples)
+        found: list[torch.Tensor] = []
+        order: list[int] = []
+        with torch.inference_mode():
+            for rows in sorted_batches(tokens.lengths, self.batch_size):
+                output = self.model_.outputs(tokens.batch(rows).to(self.model_.device), [depth])[depth]
+                found.append(output.representation.float().cpu())
+                order += rows
+        vectors = torch.cat(found)[torch.tensor(order).argsort()]
+        return vectors, output.label_embeddings.detach().float().cpu()
+
     def policy_in_force(self) -> dict[str, object]:
         """The policy's name and the settings it uses."""
         self._check_fitted()

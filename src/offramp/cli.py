@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from offramp.classifier import Classifier
     from offramp.data.sources import Table
     from offramp.optimise.loop import Result
+    from offramp.report.exit_map import ExitMap
     from offramp.report.metrics import Evaluation
 
 app = typer.Typer(
@@ -88,13 +89,16 @@ def evaluate(
     text: TextColumns = None,
     label: LabelColumn = None,
     report: Annotated[Path | None, typer.Option(help="Also write a page with pictures to this file.")] = None,
+    map_depth: Annotated[int | None, typer.Option("--map", help="Exit whose representations the page maps.")] = None,
     as_json: Json = False,
 ) -> None:
     """Score a model on labelled texts, under a policy and exit by exit."""
     classifier = _load(model, policy, threshold, depth)
-    evaluation = classifier.evaluate(_read(classifier, data, text, label))
+    table = _read(classifier, data, text, label)
+    evaluation = classifier.evaluate(table)
     if report:
-        _write_report(report, f"{model.name} on {Path(data).name}", classifier, evaluation, model)
+        title = f"{model.name} on {Path(data).name}"
+        _write_report(report, title, classifier, evaluation, model, table, map_depth)
     if as_json:
         _print_json(evaluation.to_json())
     else:
@@ -166,9 +170,10 @@ def demo(
         resume=False, overwrite=True,
     )  # fmt: skip
     classifier = _load(out, None, None, None)
-    evaluation = classifier.evaluate(_read(classifier, str(data_file("test")), None, None))
+    test = _read(classifier, str(data_file("test")), None, None)
+    evaluation = classifier.evaluate(test)
     report = out / "report.html"
-    _write_report(report, "Support-desk routing: test messages", classifier, evaluation, out)
+    _write_report(report, "Support-desk routing: test messages", classifier, evaluation, out, test)
     answers = classifier.decide(list(QUESTIONS))
     if as_json:
         found = [{"text": q, **asdict(a)} for q, a in zip(QUESTIONS, answers, strict=True)]
@@ -239,7 +244,9 @@ def _train(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TruncationWarning)  # training has counted these texts
         validated = classifier.evaluate(classifier.held_out_)
-    _write_report(out / "report.html", f"{out.name}: validation texts", classifier, validated, out)
+    _write_report(
+        out / "report.html", f"{out.name}: validation texts", classifier, validated, out, classifier.held_out_
+    )
     return result, validated
 
 
@@ -261,7 +268,15 @@ def _read(classifier: Classifier, data: str, text: list[str] | None, label: str 
     return read(data, text=text or columns.text, label=label or columns.label)
 
 
-def _write_report(file: Path, title: str, classifier: Classifier, evaluation: Evaluation, model: Path) -> None:
+def _write_report(
+    file: Path,
+    title: str,
+    classifier: Classifier,
+    evaluation: Evaluation,
+    model: Path,
+    data: Table,
+    map_depth: int | None = None,
+) -> None:
     from offramp.config import to_mapping
     from offramp.report.history import read_history
     from offramp.report.page import render
@@ -274,12 +289,28 @@ def _write_report(file: Path, title: str, classifier: Classifier, evaluation: Ev
         "labels": str(len(classifier.labels_)),
         "policy": ", ".join(f"{k} {v}" if k != "name" else str(v) for k, v in evaluation.policy.items()),
     }
-    page = render(title, evaluation, read_history(model / "training" / "log.jsonl"), to_mapping(config), facts)
+    history = read_history(model / "training" / "log.jsonl")
+    page = render(title, evaluation, history, to_mapping(config), facts, _map(classifier, data, map_depth))
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(page, "utf-8")
     except OSError as error:
         raise UserError(f"The report should go to a file that can be written. Found `{file}`: {error}.") from error
+
+
+def _map(classifier: Classifier, data: Table, depth: int | None) -> ExitMap | None:
+    """A map of what the chosen exit sees; None where there are too few texts for one."""
+    from offramp.report.exit_map import LEAST, chosen_depth, lay_out
+
+    layers, trained = classifier.model_.depth, classifier.model_.config.trained_exits
+    if depth is not None and not 1 <= depth <= layers:
+        raise UserError(f"`--map` should be between 1 and {layers}. Found {depth}.")
+    if len(data.examples) < LEAST or not trained:
+        return None
+    chosen = depth or chosen_depth(trained)
+    vectors, anchors = classifier.representations(data, chosen)
+    names = [str(name) for name in classifier.labels_.names]
+    return lay_out(chosen, vectors.numpy(), anchors.numpy(), classifier.labels_.encode(data.labels), names)
 
 
 def _print_evaluation(evaluation: Evaluation) -> None:

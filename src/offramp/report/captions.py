@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import median
 
+from offramp.report.exit_map import ExitMap
 from offramp.report.history import History
 from offramp.report.metrics import NAMES, Evaluation
 
@@ -33,6 +34,8 @@ def exits(evaluation: Evaluation) -> Caption:
     shows = f"The most accurate trained exit is at depth {best.depth} ({best.accuracy:.3f})"
     if near.depth < best.depth:
         shows += f"; depth {near.depth} is the first within 0.01 of it ({near.accuracy:.3f})"
+    if len(trained) > 1:
+        shows += f"; the mean over {len(trained)} exits is {sum(e.accuracy for e in trained) / len(trained):.3f}"
     return Caption(read, shows + ".")
 
 
@@ -111,6 +114,16 @@ def validation(history: History) -> Caption:
     if best.epoch != last.epoch:
         shows += f"; the last one scored {last.score:.3f}"
     return Caption(read + "; the ring marks the best epoch.", shows + ".")
+
+
+def exit_map(found: ExitMap) -> Caption:
+    """For the map of representations."""
+    read = (
+        f"Each point is a text as the exit at depth {found.depth} represents it, in the colour of its true label; the "
+        "stars are the label embeddings. t-SNE keeps neighbours together; distances across the sheet say little."
+    )
+    shows = f"The label embedding nearest to a text, by cosine, is that of its label for {found.near:.1%} of the texts."
+    return Caption(read, shows)
 
 
 def policy(settings: Mapping[str, object]) -> str:

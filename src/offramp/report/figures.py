@@ -145,7 +145,10 @@ def validation_curve(history: History) -> str:
 
 
 def exit_scores(evaluation: Evaluation) -> str:
-    """Scores of each exit against its depth. Exits that were not trained are hollow and grey."""
+    """The layer-score curve: scores of each exit against its depth, and the mean accuracy over the trained exits.
+
+    Exits that were not trained are hollow and grey.
+    """
     exits = evaluation.by_exit
     _need(exits, "an exit with scores")
     kinds = (("accuracy", BLUE, "o"), ("macro_f1", ORANGE, "s"), ("mcc", GREEN, "^"))
@@ -160,6 +163,10 @@ def exit_scores(evaluation: Evaluation) -> str:
             idle = _exit_points(exits, name, trained=False)
             if idle:
                 marks.hollow(axes, idle, FAINT, "not trained (hollow)" if marker == "o" else "", marker)
+        answered = [exit.accuracy for exit in exits if exit.trained]
+        if len(answered) > 1:
+            mean = sum(answered) / len(answered)
+            axes.axhline(mean, color=BLUE, linewidth=0.9, linestyle=marks.DASH, label=f"mean accuracy {mean:.3f}")
         if sum(count > 0 for count in evaluation.depths.values()) > 1:
             here = (evaluation.mean_depth, evaluation.accuracy)
             marks.hollow(axes, [here], BLUE, "accuracy under the policy", "D", size=8)

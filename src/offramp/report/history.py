@@ -37,6 +37,18 @@ class History:
         return {group: points for group, points in found.items() if points}
 
     @property
+    def phases(self) -> dict[str, History]:
+        """The run, phase by phase."""
+        names = dict.fromkeys(record.phase for record in (*self.steps, *self.epochs))
+        return {
+            name: History(
+                [record for record in self.steps if record.phase == name],
+                [record for record in self.epochs if record.phase == name],
+            )
+            for name in names
+        }
+
+    @property
     def best(self) -> EpochRecord | None:
         """The epoch that was better than all before it and was not surpassed."""
         return next((record for record in reversed(self.epochs) if record.best), None)

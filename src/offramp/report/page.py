@@ -10,6 +10,7 @@ from offramp.config import AlignmentConfig
 from offramp.errors import MissingExtra
 from offramp.report import captions, figures
 from offramp.report.canvas import need_matplotlib
+from offramp.report.exit_map import ExitMap, draw_map
 from offramp.report.history import History
 from offramp.report.markup import details, figure, section, table, text
 from offramp.report.metrics import NAMES, Evaluation
@@ -26,7 +27,12 @@ HEAD = """<!doctype html>
 
 
 def render(
-    title: str, evaluation: Evaluation | None, history: History, config: Mapping[str, Any], facts: Mapping[str, str]
+    title: str,
+    evaluation: Evaluation | None,
+    history: History,
+    config: Mapping[str, Any],
+    facts: Mapping[str, str],
+    seen: ExitMap | None = None,
 ) -> str:
     """The report of a run: facts, headline numbers, exits, depths, confusions, training, configuration.
 
@@ -36,6 +42,7 @@ def render(
         f"{HEAD}<title>{text(title)}</title>\n<style>{CSS}</style>\n</head>\n<body>\n<main>",
         _header(title, facts, drawn=evaluation is not None or history != History()),
         "" if evaluation is None else _evaluation(evaluation),
+        "" if seen is None else _map(seen),
         _training(history, config),
         _configuration(config),
         "<footer>Written by offramp.</footer>",
@@ -97,6 +104,11 @@ def _evaluation(evaluation: Evaluation) -> str:
     return "\n".join(parts)
 
 
+def _map(found: ExitMap) -> str:
+    drawn = figure(f"What the exit at depth {found.depth} sees", captions.exit_map(found), lambda: draw_map(found))
+    return section("map", "Representations", drawn)
+
+
 def _headline(evaluation: Evaluation) -> str:
     cards = (
         ("Accuracy", f"{evaluation.accuracy:.3f}", ""),
@@ -112,7 +124,20 @@ def _headline(evaluation: Evaluation) -> str:
     return f'<section class="headline" aria-label="Headline numbers"><dl class="cards">{listed}</dl></section>'
 
 
+PHASES = {"exits": "Training of the exits below the last"}
+"""Headings of phases beside the first, which is the training."""
+
+
 def _training(history: History, config: Mapping[str, Any]) -> str:
+    return "\n".join(
+        section(
+            f"training-{name}" if name in PHASES else "training", PHASES.get(name, "Training"), *_phase(part, config)
+        )
+        for name, part in history.phases.items()
+    )
+
+
+def _phase(history: History, config: Mapping[str, Any]) -> list[str]:
     parts = []
     if any(math.isfinite(record.loss) for record in history.steps):
         parts.append(figure("Loss by update", captions.loss(history), lambda: figures.loss_curve(history)))
@@ -134,7 +159,7 @@ def _training(history: History, config: Mapping[str, Any]) -> str:
             "Validation by epoch", ("Epoch", "Update", NAMES.get(metric, metric), "Training loss"), rows, "lnnn"
         )
         parts.append(f"<div>{drawn}{details(f'All {len(rows):,} epochs as a table', epochs)}</div>")
-    return section("training", "Training", *parts)
+    return parts
 
 
 def _configuration(config: Mapping[str, Any]) -> str:
