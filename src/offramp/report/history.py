@@ -39,7 +39,7 @@ class History:
     @property
     def phases(self) -> dict[str, History]:
         """The run, phase by phase."""
-        names = dict.fromkeys(record.phase for record in (*self.steps, *self.epochs))
+        names = dict.fromkeys([*(record.phase for record in self.steps), *(record.phase for record in self.epochs)])
         return {
             name: History(
                 [record for record in self.steps if record.phase == name],
