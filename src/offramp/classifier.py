@@ -31,7 +31,7 @@ from offramp.exits.model import MultiExitModel, build
 from offramp.objectives import objective
 from offramp.objectives.base import Term
 from offramp.objectives.softened import Softened
-from offramp.optimise.coherence import check
+from offramp.optimise.coherence import check, check_width
 from offramp.optimise.journal import Watch
 from offramp.optimise.loop import Loop, Result
 from offramp.optimise.run_folder import claim, fingerprint, finish, finished
@@ -147,6 +147,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 exit_window=config.exits.window,
                 exit_dropout=config.exits.dropout,
             )
+            check_width(config, model.representation_width)
             model.config.max_tokens = _limit(model, tokenizer, config.data.max_length)
             if config.exits.labels == "names":
                 begin_from_names(model, _names(tokenizer, labels, model.config.max_tokens))

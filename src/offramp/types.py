@@ -75,12 +75,20 @@ class ExitOutput:
 
     representation: Tensor  # (B, D), the vector the exit classifies
     logits: Tensor  # (B, C)
-    label_embeddings: Tensor  # (C, D), the classifier's weight vectors
+    label_embeddings: Tensor  # (C, D), a vector per label: the classifier's weights, or those an exit attends with
 
 
 def wide(tensor: Tensor) -> Tensor:
     """The tensor in float32 or wider: similarities and log-sum-exps are not taken in less."""
     return tensor if tensor.dtype.itemsize >= 4 else tensor.float()
+
+
+def directions(vectors: Tensor) -> Tensor:
+    """The vectors, (..., D), at length 1 and in float32 or wider; a zero vector has no direction and stays zero."""
+    precise = wide(vectors)
+    lengths: Tensor = torch.linalg.vector_norm(precise, dim=-1, keepdim=True)  # (..., 1)
+    # Dividing a zero vector by a small number instead would make its gradient drown all others.
+    return precise / lengths.masked_fill(lengths < 1e-12, 1.0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ from offramp.data.sources import read
 
 Run = Callable[..., Any]
 
-# The rate of a paper that fine-tunes RoBERTa-large: 170 updates with it move a small backbone too little.
 SLOW = ("lacon-paper", "ce-cl-paper")
+# The rate of a paper that fine-tunes RoBERTa-large: 170 updates with it move a small backbone too little.
 ELSE = {"scl-paper": ["--set", "optimise.lr_backbone=1e-4", "--set", "optimise.lr_exit=1e-3"]}
 
 
@@ -43,7 +43,8 @@ def test_a_recipe_runs_on_300_pairs(offramp: Run, real_data: Path, tmp_path: Pat
     data = real_data / "rte" / "train.parquet"
     ran = offramp("train", data, "--out", tmp_path / "m", "--recipe", recipe, *quick, "--json")
     assert ran.code == 0, ran.err
-    assert 0.0 < ran.json["validation"]["accuracy"] <= 1.0
+    assert ran.json["updates"] > 0
+    assert ran.json["validation"]["accuracy"] > 0.2  # two labels, half each
     pair = '{"sentence1": "It rained all day.", "sentence2": "The day was dry."}\n'
     (tmp_path / "pair.jsonl").write_text(pair)
     answered = offramp("predict", tmp_path / "m", tmp_path / "pair.jsonl", "--json")

@@ -1,16 +1,17 @@
-"""Settings that cannot go together are refused before anything is read or written."""
+"""Settings that cannot go together are refused before anything is written."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 
-from offramp.errors import ConfigError
+from offramp.errors import ConfigError, MissingExtra
 from offramp.objectives import OBJECTIVES, objective
-from offramp.optimise.coherence import ONE_TERM, check
+from offramp.optimise.coherence import ONE_TERM, check, check_width
 from offramp.types import ExitOutput
 
 
@@ -22,7 +23,7 @@ def test_alignment_needs_two_terms(configure: Callable[..., Any], name: str, sco
     check(configure(objective__name=name))
 
 
-def test_every_objective_that_gives_one_term_is_known_to(configure: Callable[..., Any]) -> None:
+def test_every_objective_that_gives_one_term_is_known_to() -> None:
     """Where `check` allows alignment, the objective has an auxiliary term to align."""
     output = ExitOutput(torch.eye(4), torch.zeros(4, 2), torch.eye(2, 4))
     for name in OBJECTIVES:
@@ -57,12 +58,17 @@ def test_every_objective_that_gives_one_term_is_known_to(configure: Callable[...
             r"The objective lacon should have an exit that answers with its label embeddings: .* Found `leam`",
         ),
         (
-            {"objective__name": "lacon", "objective__heads": 6},
-            r"`objective\.heads` should divide .* `exits\.size` \(64\)\. Found 6\.",
+            {"objective__name": "lacon", "objective__class_weights": "balanced"},
+            r"`objective\.class_weights` should be none with the objective lacon, which has no cross entropy\.",
         ),
+        ({"objective__name": "icl", "objective__label_smoothing": 0.1}, r"`objective\.label_smoothing` should be 0\.0"),
         (
             {"data__sampler": "balanced", "data__per_class": 5, "optimise__batch_size": 4},
-            r"`batch_size` should be at least twice `per_class`",
+            r"`optimise\.batch_size` should be at least twice `per_class`",
+        ),
+        (
+            {"data__sampler": "balanced", "data__per_class": 9, "optimise__contrast_batch": 16},
+            r"`optimise\.contrast_batch` should be at least twice `per_class`",
         ),
     ],
 )
@@ -82,10 +88,26 @@ def test_settings_that_cannot_go_together_are_refused(
         {"alignment__aggregator": "mgda", "alignment__scope": "exact"},
         {"objective__name": "infonce", "alignment__scope": "exact"},
         {"objective__name": "acl", "data__views": "dropout"},  # not its concern
-        {"objective__name": "lacon", "objective__heads": 6, "exits__kind": "match"},
+        {"objective__name": "scl", "objective__class_weights": "balanced", "objective__label_smoothing": 0.1},
         {"objective__name": "ce", "exits__kind": "lsan"},
         {"data__sampler": "balanced", "data__per_class": 5, "optimise__batch_size": 4, "optimise__contrast_batch": 10},
     ],
 )
 def test_settings_that_can_go_together_are_not_refused(configure: Callable[..., Any], settings: dict[str, Any]) -> None:
     check(configure(**settings))
+
+
+def test_heads_that_do_not_divide_the_width_are_refused(configure: Callable[..., Any]) -> None:
+    config = configure(objective__name="lacon", objective__heads=6)
+    check_width(config, 384)
+    with pytest.raises(ConfigError, match=r"`objective\.heads` should divide .* \(256\)\. Found 6\."):
+        check_width(config, 256)
+    check_width(configure(objective__name="acl", objective__heads=6), 256)  # not its concern
+
+
+def test_a_missing_extra_is_said_before_anything_is_written(
+    configure: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "torchjd", None)
+    with pytest.raises(MissingExtra, match="torchjd"):
+        check(configure(alignment__scope="exact", alignment__aggregator="mgda"))

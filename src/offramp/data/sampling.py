@@ -65,12 +65,12 @@ def class_balanced(
     ]
 
 
-def check_balanced(per_class: int, batch_size: int) -> None:
-    """Refuse sizes with which a class-balanced batch would hold one label only."""
+def check_balanced(per_class: int, batch_size: int, field: str = "batch_size") -> None:
+    """Refuse sizes with which a class-balanced batch would hold one label only; `field` names the size."""
     if per_class < 1 or batch_size < 2 * per_class:
         raise ConfigError(
-            f"`batch_size` should be at least twice `per_class`, so that a batch holds two labels. "
-            f"Found `batch_size` {batch_size} and `per_class` {per_class}. Raise the one or lower the other."
+            f"`{field}` should be at least twice `per_class`, so that a batch holds two labels. "
+            f"Found `{field}` {batch_size} and `per_class` {per_class}. Raise the one or lower the other."
         )
 
 

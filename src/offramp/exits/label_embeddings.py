@@ -6,12 +6,8 @@ import math
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
-from offramp.types import wide
-
-SHORTEST = 1e-6
-"""Shorter vectors are divided by this and not by their length: a zero vector stays zero, its gradient finite."""
+from offramp.types import directions
 
 
 class LabelEmbeddings(nn.Module):
@@ -35,6 +31,6 @@ def cosine(vectors: Tensor, label_embeddings: Tensor) -> Tensor:
     [0.6000000238418579, 0.800000011920929]
     """
     with torch.autocast(device_type=vectors.device.type, enabled=False):
-        unit = functional.normalize(wide(vectors), dim=-1, eps=SHORTEST)  # (..., H)
-        anchors = functional.normalize(label_embeddings.to(unit.dtype), dim=-1, eps=SHORTEST)  # (C, H)
+        unit = directions(vectors)  # (..., H)
+        anchors = directions(label_embeddings.to(unit.dtype))  # (C, H)
         return unit @ anchors.T

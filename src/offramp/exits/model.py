@@ -7,7 +7,7 @@ A Hugging Face `PreTrainedModel`: `from_pretrained`, `save_pretrained` and
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -22,6 +22,7 @@ from transformers.modeling_outputs import SequenceClassifierOutput
 
 from offramp.encoder.layers import Encoder
 from offramp.errors import ConfigError, unknown_name
+from offramp.exits.base import Exit
 from offramp.exits.kinds import EXITS
 from offramp.exits.linear import LinearExit
 from offramp.types import Batch, ExitOutput, Label, States
@@ -112,6 +113,11 @@ class MultiExitModel(PreTrainedModel):
     def depth(self) -> int:
         """How many layers, and so exits, there are."""
         return self.encoder.depth
+
+    @property
+    def representation_width(self) -> int:
+        """How wide the exits' representations and label embeddings are."""
+        return int(cast(Exit, self.exits[-1]).label_parameter.shape[1])
 
     def walk(
         self, batch: Batch, last: int | None = None, change: Callable[[States], States] | None = None

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-import torch
 from torch import Tensor, nn
 
 from offramp.errors import ConfigError
-from offramp.types import ExitOutput, Loss, wide
+from offramp.types import ExitOutput, Loss
 
 
 class Term(nn.Module):
@@ -24,14 +23,6 @@ class Term(nn.Module):
     def forward(self, output: ExitOutput, labels: Tensor, teacher: ExitOutput | None = None) -> Loss:
         """The loss of a batch."""
         raise NotImplementedError
-
-
-def directions(vectors: Tensor) -> Tensor:
-    """The vectors, (..., D), at length 1 and in float32 or wider; a zero vector has no direction and stays zero."""
-    precise = wide(vectors)
-    lengths: Tensor = torch.linalg.vector_norm(precise, dim=-1, keepdim=True)  # (..., 1)
-    # Dividing a zero vector by a small number instead would make its gradient drown all others.
-    return precise / lengths.masked_fill(lengths < 1e-12, 1.0)
 
 
 def check_teacher(name: str, part: str, student: ExitOutput, teacher: ExitOutput | None) -> ExitOutput:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from offramp.errors import ConfigError
-from offramp.objectives.base import directions
+from offramp.types import directions
 
 
 def supervised_contrast(

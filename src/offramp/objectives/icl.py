@@ -9,8 +9,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from offramp.errors import ConfigError
-from offramp.objectives.base import Term, directions
-from offramp.types import ExitOutput, Loss
+from offramp.objectives.base import Term
+from offramp.types import ExitOutput, Loss, directions
 
 
 def instance_centred(

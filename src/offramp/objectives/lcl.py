@@ -7,8 +7,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from offramp.objectives.base import Term, directions
-from offramp.types import ExitOutput, Loss
+from offramp.objectives.base import Term
+from offramp.types import ExitOutput, Loss, directions
 
 
 def label_centred(representation: Tensor, label_embeddings: Tensor, labels: Tensor, temperature: float) -> Tensor:

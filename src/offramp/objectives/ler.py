@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from offramp.objectives.base import Term, directions
-from offramp.types import ExitOutput, Loss
+from offramp.objectives.base import Term
+from offramp.types import ExitOutput, Loss, directions
 
 
 def label_spread(label_embeddings: Tensor) -> Tensor:

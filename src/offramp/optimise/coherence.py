@@ -6,12 +6,20 @@ from offramp.config import Config
 from offramp.data.sampling import check_balanced
 from offramp.errors import ConfigError
 from offramp.objectives import OBJECTIVES
+from offramp.optimise.aggregators import aggregator
 
 ONE_TERM = ("ce", "icl", "lcl", "ler", "lacon")
 """Objectives without an auxiliary term, whose gradients have nothing to be aligned with."""
 
 BY_NEARNESS = ("icl", "lcl", "ler", "lacon")
 """Objectives that train the representation and the label embeddings, and no classifier beside them."""
+
+
+def check_width(config: Config, width: int) -> None:
+    """Refuse heads that do not divide the width of the exits' representations."""
+    heads = config.objective.heads
+    if config.objective.name in ("icl", "lacon") and width % heads:
+        raise ConfigError(f"`objective.heads` should divide the representation's width ({width}). Found {heads}.")
 
 
 def check(config: Config) -> None:
@@ -38,11 +46,14 @@ def check(config: Config) -> None:
             f"The objective {name} should have an exit that answers with its label embeddings: match, fusion, mha or "
             f"linear. Found `{config.exits.kind}`, whose classifier would not be trained."
         )
-    if config.exits.kind == "mha" and name in ("icl", "lacon") and config.exits.size % config.objective.heads:
-        raise ConfigError(
-            f"`objective.heads` should divide the width of the representation, `exits.size` ({config.exits.size}). "
-            f"Found {config.objective.heads}."
-        )
+    for field, default in (("label_smoothing", 0.0), ("class_weights", "none")):
+        value = getattr(config.objective, field)
+        if value != default and field not in OBJECTIVES[name].hyper:
+            raise ConfigError(
+                f"`objective.{field}` should be {default} with the objective {name}, which has no cross entropy. "
+                f"Found {value}."
+            )
+    aggregator(config.alignment.aggregator)  # says which extra is missing
     views = OBJECTIVES[name].views
     if views > 1 and len(config.data.views) != views:
         raise ConfigError(
@@ -55,4 +66,7 @@ def check(config: Config) -> None:
             f"Found {settings.contrast_batch}."
         )
     if config.data.sampler == "balanced":
-        check_balanced(config.data.per_class, settings.contrast_batch or settings.batch_size)
+        size, field = settings.batch_size, "optimise.batch_size"
+        if settings.contrast_batch:
+            size, field = settings.contrast_batch, "optimise.contrast_batch"
+        check_balanced(config.data.per_class, size, field)

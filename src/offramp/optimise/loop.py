@@ -164,9 +164,9 @@ class Loop:
             ran_out = isinstance(error, torch.OutOfMemoryError | MemoryError) or "DefaultCPUAllocator" in str(error)
             if not ran_out:
                 raise
-            raise TrainingError(
-                f"Memory ran out: {error}. Lower optimise.batch_size and raise optimise.accumulation. {self._advice()}"
-            ) from error
+            less = "optimise.batch_size and raise optimise.accumulation"
+            less = "optimise.contrast_batch or optimise.batch_size" if settings.contrast_batch else less
+            raise TrainingError(f"Memory ran out: {error}. Lower {less}. {self._advice()}") from error
         finally:
             self.lessons = self.exam = None
             update.close()
