@@ -53,6 +53,8 @@ def configs(draw: st.DrawFn) -> Config:
         if key in CHOICES:
             names = st.sampled_from(CHOICES[key])
             value: Any = draw(names if kind is str else st.lists(names, max_size=3))
+        elif kind is bool:
+            value = draw(st.booleans())
         elif kind is int:
             value = draw(st.integers(int(low), int(high)))
         elif kind is float:
@@ -101,7 +103,7 @@ def test_a_recipe_keeps_the_defaults_it_does_not_change() -> None:
     assert (acl.alignment.scope, acl.alignment.threshold) == ("exact", 90.0)
 
 
-@pytest.mark.parametrize(("name", "hint"), [("alc", "'acl'"), ("../acl", "'acl'"), ("qqq", "Known: acl, ")])
+@pytest.mark.parametrize(("name", "hint"), [("alc", "'acl'"), ("../acl", "'acl'"), ("qqq", "Known: 2st, ")])
 def test_an_unknown_recipe_gets_the_near_names(name: str, hint: str) -> None:
     with pytest.raises(ConfigError, match=rf"is not a known recipe\. .*{hint}"):
         load_recipe(name)
