@@ -27,7 +27,7 @@ def record(*parts: str) -> None:
     found = json.loads(RECORDED.read_text("utf-8")) if RECORDED.exists() else {}
     for part in parts or PARTS:
         found |= PARTS[part]()
-    RECORDED.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", "utf-8")
+        RECORDED.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", "utf-8")
     if set(found) >= {"demo", "predict", "test"}:
         render()
 
@@ -105,5 +105,7 @@ def _settings() -> str:
 
 def _run(command: list[str], folder: str, given: str | None = None, **environment: str) -> str:
     told = {**os.environ, **environment}
-    done = subprocess.run(command, cwd=folder, input=given, env=told, capture_output=True, text=True, check=True)
+    done = subprocess.run(command, cwd=folder, input=given, env=told, stdout=subprocess.PIPE, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"{' '.join(command)} ended with {done.returncode}:\n{done.stdout[-4000:]}")
     return done.stdout
