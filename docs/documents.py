@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -16,7 +17,8 @@ from offramp.config import describe
 ROOT = Path(__file__).resolve().parents[1]
 RECORDED = ROOT / "results" / "readme.json"
 # The documents are what is being made here: their own tests come after.
-TESTS = ["-q", "-m 'not slow'", "--deselect tests/test_documents.py"]
+TESTS = ["-q", "-n auto", "--dist loadfile", "-m 'not slow'", "--deselect tests/test_documents.py"]
+THREADS = {"OMP_NUM_THREADS": "1"}
 QUESTION = "my doorbell was fine until the update, now the app says it is offline"
 
 
@@ -25,7 +27,7 @@ def record(*parts: str) -> None:
     found = json.loads(RECORDED.read_text("utf-8")) if RECORDED.exists() else {}
     for part in parts or PARTS:
         found |= PARTS[part]()
-    RECORDED.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", "utf-8")
+        RECORDED.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", "utf-8")
     if set(found) >= {"demo", "predict", "test"}:
         render()
 
@@ -38,7 +40,7 @@ def _record_demo() -> dict[str, str]:
 
 
 def _record_test() -> dict[str, str]:
-    printed = _run([sys.executable, "-m", "pytest", *shlex.split(" ".join(TESTS))], str(ROOT))
+    printed = _run([sys.executable, "-m", "pytest", *shlex.split(" ".join(TESTS))], str(ROOT), **THREADS)
     return {"test": printed.splitlines()[-1].strip("= ")}
 
 
@@ -63,7 +65,7 @@ def rendered() -> dict[Path, str]:
     recorded = json.loads(RECORDED.read_text("utf-8"))
     blocks = {
         "demo": f"$ make demo\n{recorded['demo'].rstrip()}",
-        "test": f"$ python -m pytest {' '.join(TESTS)}\n...\n{recorded['test']}",
+        "test": f"$ OMP_NUM_THREADS=1 python -m pytest {' '.join(TESTS)}\n...\n{recorded['test']}",
         "predict": f'$ echo "{QUESTION}" | offramp predict offramp-demo --json\n{recorded["predict"].rstrip()}',
     }
     for name, block in blocks.items():
@@ -101,6 +103,9 @@ def _settings() -> str:
     return "\n".join(lines) + "\n"
 
 
-def _run(command: list[str], folder: str, given: str | None = None) -> str:
-    done = subprocess.run(command, cwd=folder, input=given, capture_output=True, text=True, check=True)
+def _run(command: list[str], folder: str, given: str | None = None, **environment: str) -> str:
+    told = {**os.environ, **environment}
+    done = subprocess.run(command, cwd=folder, input=given, env=told, stdout=subprocess.PIPE, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"{' '.join(command)} ended with {done.returncode}:\n{done.stdout[-4000:]}")
     return done.stdout

@@ -107,7 +107,7 @@ def test_too_few_texts_to_hold_some_out_is_a_sentence(
         ({"exits.size": 15}, ["`exits.size` should be a multiple of `exits.heads`", "Found 15"]),
         (
             {"data.sampler": "balanced", "optimise.batch_size": 6},
-            ["at least twice `per_class`", "Found `batch_size` 6"],
+            ["at least twice `per_class`", "Found `optimise.batch_size` 6"],
         ),
         ({"alignment.scope": "exact"}, ["`alignment.scope` should be none with the objective ce"]),
         ({"data.validation": 0}, ["share held out should lie between 0 and 1"]),
