@@ -14,7 +14,7 @@ from offramp.data.sources import read
 
 Run = Callable[..., Any]
 
-SLOW = ("lacon-paper", "ce-cl-paper")
+SLOW = ("ce-paper", "lacon-paper", "ce-cl-paper")
 # The rate of a paper that fine-tunes RoBERTa-large: 170 updates with it move a small backbone too little.
 ELSE = {"scl-paper": ["--set", "optimise.lr_backbone=1e-4", "--set", "optimise.lr_exit=1e-3"]}
 
