@@ -157,7 +157,8 @@ def test_thresholds_spread_the_texts_over_the_exits(model_of: Make, tokens_for: 
     """Else the properties above would hold of nothing."""
     model = model_of(*name)
     depths = decide(model, tokens_for(model, [1, 3, 5, 8, 13, 21] * 10, 7), Confidence(0.8)).depth
-    assert depths.bincount(minlength=LAYERS + 1)[1:].min() >= 1
+    # Random labels of an `lsan` exit say much the same of a text, so fewer leave in between.
+    assert depths.bincount(minlength=LAYERS + 1)[1:].min() >= (1 if name[1] == "lsan" else 3)
 
 
 @every_model
