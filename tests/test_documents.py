@@ -47,7 +47,7 @@ def anchor(heading: str) -> str:
     return re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/settings.md", "docs/which-objective.md"])
+@pytest.mark.parametrize("name", ["README.md", "docs/settings.md", "docs/strategies.md", "docs/which-objective.md"])
 def test_a_rendered_document_has_not_drifted_from_its_results(name: str) -> None:
     assert rendered()[ROOT / name] == (ROOT / name).read_text("utf-8"), "run: python -m docs render"
 
@@ -177,7 +177,12 @@ def test_the_readme_lists_every_recipe_and_policy() -> None:
     rows = set(re.findall(r"^\| `([\w-]+)` \|", text, re.MULTILINE))
     tuned = {name for name in recipes() if not name.endswith("-paper")}
     assert rows == {*tuned, *POLICIES}
-    assert {*recipes()} == tuned | {f"{name}-paper" for name in tuned}
+
+
+def test_a_recipe_of_a_papers_objective_has_a_twin_with_the_papers_values() -> None:
+    tuned = {name for name in recipes() if not name.endswith("-paper")}
+    single = {name for name in tuned if load_recipe(name).optimise.strategy == "single"}
+    assert {*recipes()} - tuned == {f"{name}-paper" for name in {*single, "acl-multi-exit"}}
 
 
 def test_the_readme_tree_names_every_objective() -> None:

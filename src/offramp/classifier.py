@@ -18,9 +18,9 @@ import numpy as np
 import torch
 from sklearn.base import BaseEstimator, ClassifierMixin
 
-from offramp.config import Config, changes, load_recipe, override
+from offramp.config import DEFAULT_RECIPE, Config, changes, load_recipe, override
 from offramp.data.labels import Labels
-from offramp.data.sampling import sorted_batches, stratified_sample, stratified_split
+from offramp.data.sampling import class_capped, sorted_batches, stratified_sample, stratified_split
 from offramp.data.sources import Table, read
 from offramp.data.tokens import Tokens, limit, warn_of_cuts
 from offramp.encoder.load import load_backbone, load_tokenizer
@@ -69,7 +69,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def __init__(
         self,
-        recipe: str = "acl",
+        recipe: str = DEFAULT_RECIPE,
         backbone: str | None = None,
         settings: Mapping[str, Any] | Sequence[str] | None = None,
         seed: int | None = None,
@@ -378,16 +378,17 @@ def _divide(train: Table, validation: Table | None, config: Config) -> tuple[Lab
     """The labels, the texts to learn from, and the texts to validate on."""
     draw = torch.Generator().manual_seed(config.optimise.seed)
     labels = Labels.of(train.labels, train.name)
-    learn = train.examples
+    learn, numbers = train.examples, _encode(labels, train)
+    if config.data.class_cap:
+        rows = class_capped(numbers, config.data.class_cap, draw)
+        learn, numbers = [learn[row] for row in rows], [numbers[row] for row in rows]
     if 0 < config.data.cap < len(learn):
-        rows = stratified_sample(_encode(labels, train), config.data.cap, draw)
-        learn = [learn[row] for row in rows]
+        rows = stratified_sample(numbers, config.data.cap, draw)
+        learn, numbers = [learn[row] for row in rows], [numbers[row] for row in rows]
     if validation is not None:
         _encode(labels, validation)
         return labels, learn, validation.examples
-    kept, held = stratified_split(
-        [labels.index(e.label) for e in learn if e.label is not None], config.data.validation, draw
-    )
+    kept, held = stratified_split(numbers, config.data.validation, draw)
     return labels, [learn[row] for row in kept], [learn[row] for row in held]
 
 

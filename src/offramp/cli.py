@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
+from offramp.config import DEFAULT_RECIPE
 from offramp.errors import OfframpError, UserError
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def train(
     ],
     out: Annotated[Path, typer.Option(help="Folder for the model and its report.")],
     validation: Annotated[str | None, typer.Option(help="Labelled texts that choose the best epoch.")] = None,
-    recipe: Annotated[str, typer.Option(help="Named configuration; `offramp recipes` lists them.")] = "acl",
+    recipe: Annotated[str, typer.Option(help="Named configuration; `offramp recipes` lists them.")] = DEFAULT_RECIPE,
     backbone: Annotated[str | None, typer.Option(help="minilm-l6, a Hugging Face name, or a folder.")] = None,
     text: TextColumns = None,
     label: LabelColumn = None,
@@ -94,6 +95,7 @@ def evaluate(
 ) -> None:
     """Score a model on labelled texts, under a policy and exit by exit."""
     classifier = _load(model, policy, threshold, depth)
+    _check_map(classifier, map_depth, report)
     table = _read(classifier, data, text, label)
     evaluation = classifier.evaluate(table)
     if report:
@@ -158,18 +160,18 @@ def recipes(
 @app.command()
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for the model and its report.")] = Path("offramp-demo"),
-    recipe: Annotated[str, typer.Option(help="Named configuration.")] = "acl",
+    recipe: Annotated[str, typer.Option(help="Named configuration.")] = DEFAULT_RECIPE,
     settings: Annotated[list[str] | None, typer.Option("--set", help="Change a field: optimise.epochs=3.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Train on the built-in support-desk messages, evaluate, predict, and write the report."""
+    """Train on the built-in support-desk messages, leave early on unseen ones, and write the report."""
     from offramp.demo import QUESTIONS, data_file
 
     result, _ = _train(
         str(data_file("train")), out, str(data_file("validation")), recipe, None, None, None, None, settings or [],
         resume=False, overwrite=True,
     )  # fmt: skip
-    classifier = _load(out, None, None, None)
+    classifier = _load(out, "confidence", None, None)
     test = _read(classifier, str(data_file("test")), None, None)
     evaluation = classifier.evaluate(test)
     report = out / "report.html"
@@ -298,17 +300,27 @@ def _write_report(
         raise UserError(f"The report should go to a file that can be written. Found `{file}`: {error}.") from error
 
 
+def _check_map(classifier: Classifier, depth: int | None, report: Path | None) -> None:
+    trained = classifier.model_.config.trained_exits
+    if depth is not None and depth not in trained:
+        possible = ", ".join(map(str, trained)) or "none"
+        raise UserError(f"`--map` should be the depth of an exit that was trained: {possible}. Found {depth}.")
+    if depth is not None and report is None:
+        raise UserError("`--map` should come with `--report FILE`: the map is a part of the page.")
+
+
 def _map(classifier: Classifier, data: Table, depth: int | None) -> ExitMap | None:
-    """A map of what the chosen exit sees; None where there are too few texts for one."""
+    """A map of what the chosen exit sees; None where nobody chose one and there are too few texts for it."""
+    from offramp.data.tokens import TruncationWarning
     from offramp.report.exit_map import LEAST, chosen_depth, lay_out
 
-    layers, trained = classifier.model_.depth, classifier.model_.config.trained_exits
-    if depth is not None and not 1 <= depth <= layers:
-        raise UserError(f"`--map` should be between 1 and {layers}. Found {depth}.")
-    if len(data.examples) < LEAST or not trained:
+    trained = classifier.model_.config.trained_exits
+    if depth is None and (len(data.examples) < LEAST or not trained):
         return None
     chosen = depth or chosen_depth(trained)
-    vectors, anchors = classifier.representations(data, chosen)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TruncationWarning)  # the evaluation has counted these texts
+        vectors, anchors = classifier.representations(data, chosen)
     names = [str(name) for name in classifier.labels_.names]
     return lay_out(chosen, vectors.numpy(), anchors.numpy(), classifier.labels_.encode(data.labels), names)
 

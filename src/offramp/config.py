@@ -19,6 +19,8 @@ from typing import Any
 
 from offramp.errors import ConfigError, unknown_name
 
+DEFAULT_RECIPE = "acl-multi-exit"
+
 
 @dataclass(frozen=True)
 class DataConfig:
@@ -32,6 +34,8 @@ class DataConfig:
     "Tokens a text is cut to, special tokens included; never more than the backbone takes."
     cap: int = 0
     "At most this many training texts, drawn so that the shares of the labels stay. 0: all."
+    class_cap: int = 0
+    "At most this many training texts of each label. 0: all."
     validation: float = 0.1
     "Share of the training texts held out for early stopping when no validation file is given."
     sampler: str = "length"
@@ -246,6 +250,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
 RANGES: dict[str, tuple[float, float]] = {
     "data.max_length": (4, 1e6),
     "data.cap": (0, 1e12),
+    "data.class_cap": (0, 1e12),
     "data.validation": (0.0, 0.9),
     "data.per_class": (1, 1e6),
     "data.cutoff": (0.0, 0.9),
