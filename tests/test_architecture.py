@@ -43,7 +43,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "optimise": BASE | {"data", "exits", "objectives"},
     "policies": {"errors", "types"},
     "report": BASE | {"data", "encoder", "exits", "objectives", "policies"},
-    "runtime": BASE | {"exits", "policies"},
+    "runtime": BASE | {"data", "exits", "policies"},
     "serve": BASE | {"classifier", "runtime"},
     # on top of the stages
     "classifier": BASE | set(STAGES) - {"serve"},
@@ -61,7 +61,8 @@ LIBRARIES: dict[str, set[str]] = {
     "demo": set(),
     "types": {"torch"},
     "objectives": {"torch"},
-    "policies": {"torch"},
+    # Calibration and fitted policies; none of it is imported before it is needed.
+    "policies": {"torch", "numpy", "scipy", "mapie", "sklearn"},
 }
 """Where it is told: which libraries besides Python's own may be imported."""
 

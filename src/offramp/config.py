@@ -197,11 +197,16 @@ class PolicyConfig:
     """LOGITS SO FAR -> LEAVE OR STAY."""
 
     name: str = "never"
-    "`never`, `fixed` or `confidence`."
+    (
+        "`never`, `fixed`, `confidence`, `entropy`, `margin`, `energy`, `anchor`, `patience`, `patient-confidence`, "
+        "`vote`, `learned` or `prior`."
+    )
     threshold: float = 0.9
-    "`confidence`: top probability from which a text leaves."
+    "Score from which a text leaves at an exit; what the score is, and how high it can be, is the policy's own."
     depth: int = 0
     "`fixed`: the depth at which every text leaves. 0: the last."
+    patience: int = 2
+    "`patient-confidence`: how many exits in a row should be sure."
 
 
 @dataclass(frozen=True)
@@ -243,7 +248,20 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "stage2.scope": ("none", "exact"),
     "optimise.metric": ("accuracy", "macro_f1", "mcc"),
     "optimise.precision": ("no", "bf16"),
-    "policy.name": ("never", "fixed", "confidence"),
+    "policy.name": (
+        "never",
+        "fixed",
+        "confidence",
+        "entropy",
+        "margin",
+        "energy",
+        "anchor",
+        "patience",
+        "patient-confidence",
+        "vote",
+        "learned",
+        "prior",
+    ),
 }
 """Fields that take one of a few names."""
 
@@ -287,8 +305,9 @@ RANGES: dict[str, tuple[float, float]] = {
     "stage2.batch_size": (1, 1e6),
     "stage2.lr": (0.0, 10.0),
     "stage2.cache_gb": (0.0, 1e6),
-    "policy.threshold": (0.0, 1.0),
+    "policy.threshold": (-1e6, 1e6),  # each policy checks its own range
     "policy.depth": (0, 1e3),
+    "policy.patience": (1, 1e3),
 }
 """Smallest and largest value of a number, both allowed."""
 

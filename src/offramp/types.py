@@ -178,8 +178,8 @@ class Policy(Protocol):
         """Whether the exit at this depth can end the way of a text."""
         ...
 
-    def start(self, texts: int) -> Tensor:
-        """The state of each text before the first exit, (B, S); S may be 0."""
+    def start(self, batch: Batch) -> Tensor:
+        """The state of each text before the first exit, (B, S); S may be 0, and may change from exit to exit."""
         ...
 
     def leave(self, depth: int, output: ExitOutput, state: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,0 +1,101 @@
+"""MODEL -> FAST MODEL: a calibrated policy beside its model.
+
+`certificate.json` is what the policy promises; `policy.safetensors` is what was fitted to held-out texts, for policies
+that are. A certificate holds for one model on one engine: beside any other it is void, and says so.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from safetensors import SafetensorError
+from safetensors.torch import load, save
+from torch import Tensor
+
+from offramp.errors import ModelError
+from offramp.policies import policy
+from offramp.policies.certificate import Certificate
+from offramp.types import Policy
+
+CERTIFICATE, FITTED = "certificate.json", "policy.safetensors"
+
+
+class VoidCertificate(UserWarning):
+    """A certificate lies beside a model or an engine that it is not for."""
+
+
+@dataclass(frozen=True)
+class Certified:
+    """A certificate and the tensors of its policy."""
+
+    certificate: Certificate
+    tensors: Mapping[str, Tensor] = field(default_factory=dict)
+
+    def policy(self) -> Policy:
+        """The policy that the certificate is about."""
+        told = self.certificate
+        patience = int(told.settings.get("patience", 2))
+        return policy(told.policy, told.rule, patience=patience, tensors=self.tensors)
+
+
+def write(folder: Path, certificate: Certificate, tensors: Mapping[str, Tensor]) -> None:
+    """Put a certificate into a model folder, in place of another."""
+    fitted = save({name: t.contiguous() for name, t in tensors.items()}) if tensors else b""
+    try:
+        (folder / CERTIFICATE).unlink(missing_ok=True)  # it must not stand beside the new tensors
+        (folder / FITTED).unlink(missing_ok=True)
+        if fitted:
+            _replace(folder / FITTED, fitted)
+        _replace(folder / CERTIFICATE, certificate.to_json().encode())
+    except OSError as error:
+        raise ModelError(f"The certificate cannot be written to `{folder}`: {error.strerror or error}.") from error
+
+
+def read(folder: Path, fingerprint: str, engine: str) -> Certified | None:
+    """The certificate in a model folder; None where there is none, or where it is about something else."""
+    if not (folder / CERTIFICATE).is_file():
+        return None
+    try:
+        certificate = Certificate.from_json((folder / CERTIFICATE).read_text("utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise ModelError(f"The certificate in `{folder}` cannot be read: {error}. Calibrate again.") from error
+    if (certificate.fingerprint, certificate.engine) != (fingerprint, engine):
+        warnings.warn(
+            f"The certificate in `{folder}` is void: it is about another model, or about this one on another engine "
+            f"({certificate.engine}, not {engine}). Run `offramp calibrate` again.",
+            VoidCertificate,
+            stacklevel=2,
+        )
+        return None
+    return Certified(certificate, _fitted(folder, str(certificate.settings.get("fitted", ""))))
+
+
+def digest(tensors: Mapping[str, Tensor]) -> str:
+    """A hash of fitted tensors, by which a certificate knows them; empty where there are none."""
+    return hashlib.sha256(save({name: t.contiguous() for name, t in tensors.items()})).hexdigest() if tensors else ""
+
+
+def _fitted(folder: Path, wanted: str) -> dict[str, Tensor]:
+    if not wanted:
+        return {}
+    try:
+        content = (folder / FITTED).read_bytes()
+        if hashlib.sha256(content).hexdigest() != wanted:
+            raise ModelError(f"`{folder / FITTED}` is not what was written. Calibrate again.")
+        return load(content)
+    except (OSError, SafetensorError) as error:
+        raise ModelError(f"`{folder / FITTED}` cannot be read: {error}. Calibrate again.") from error
+
+
+def _replace(file: Path, content: bytes) -> None:
+    waiting = file.with_name(f".{file.name}")
+    with waiting.open("wb") as handle:
+        handle.write(content)
+        handle.flush()
+        os.fsync(handle.fileno())
+    os.replace(waiting, file)
