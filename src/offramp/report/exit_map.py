@@ -74,7 +74,7 @@ def lay_out(
     Reference: van der Maaten and Hinton, Visualizing Data using t-SNE; ACL figure 6, LaCon figure 4.
     """
     from sklearn.manifold import TSNE
-    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+    from threadpoolctl import threadpool_limits
 
     if not len(representation):
         raise DataError("A map should have at least one text. Found none.")
