@@ -77,6 +77,10 @@ def train(
         f"best epoch {result.best_epoch} of {result.epochs}: validation {result.metric} {result.score:.4f} "
         f"({validated.n} texts, {result.seconds:.0f} s)"
     )
+    if len(result.by_exit) > 1:
+        mean = sum(result.by_exit.values()) / len(result.by_exit)
+        each = "  ".join(f"{depth}: {score:.4f}" for depth, score in result.by_exit.items())
+        typer.echo(f"exits   {each}  mean {mean:.4f}")
     typer.echo(f"model   {out}\nreport  {report}")
 
 
@@ -311,16 +315,13 @@ def _check_map(classifier: Classifier, depth: int | None, report: Path | None) -
 
 def _map(classifier: Classifier, data: Table, depth: int | None) -> ExitMap | None:
     """A map of what the chosen exit sees; None where nobody chose one and there are too few texts for it."""
-    from offramp.data.tokens import TruncationWarning
     from offramp.report.exit_map import LEAST, chosen_depth, lay_out
 
     trained = classifier.model_.config.trained_exits
     if depth is None and (len(data.examples) < LEAST or not trained):
         return None
     chosen = depth or chosen_depth(trained)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", TruncationWarning)  # the evaluation has counted these texts
-        vectors, anchors = classifier.representations(data, chosen)
+    vectors, anchors = classifier.representations(data, chosen)
     names = [str(name) for name in classifier.labels_.names]
     return lay_out(chosen, vectors.numpy(), anchors.numpy(), classifier.labels_.encode(data.labels), names)
 

@@ -46,7 +46,7 @@ class ProgressBar:
 
     def start(self, updates: int, done: int) -> None:
         """A run, or a phase of it, of so many updates begins."""
-        self.bar.reset(self.task, total=updates, completed=done)
+        self.bar.reset(self.task, total=updates, completed=done, description="")
         self.loss = self.angle = math.nan
         self.kept = self.aligned = 0.0
 
@@ -62,13 +62,17 @@ class ProgressBar:
 
     def epoch(self, record: EpochRecord) -> None:
         """An epoch was validated: a line that stays."""
-        mark = "  best" if record.best else ""
+        # Exits that learn apart have a best epoch each, and their epochs are counted anew.
+        apart = record.phase == "exits"
+        mark = "" if not record.best else "  best of an exit" if apart else "  best"
         if len(record.by_exit) > 1:
             low, high = min(record.by_exit.values()), max(record.by_exit.values())
             mark = f" (mean of {len(record.by_exit)} exits, {low:.4f} to {high:.4f}){mark}"
         self.console.print(
-            f"epoch {record.epoch:>3}  loss {record.loss:.4f}  validation {record.metric} {record.score:.4f}{mark}",
+            f"{'exits, ' if apart else ''}epoch {record.epoch:>3}  loss {record.loss:.4f}  "
+            f"validation {record.metric} {record.score:.4f}{mark}",
             highlight=False,
+            soft_wrap=True,  # an epoch is one line in a file, however long
         )
 
 

@@ -206,4 +206,6 @@ def test_a_cap_per_label_leaves_as_many_of_each_as_it_may(labels: list[int], mos
 
 def test_a_cap_per_label_draws_by_the_generator() -> None:
     labels = [0] * 50 + [1] * 50
-    assert class_capped(labels, 5, seeded(1)) == class_capped(labels, 5, seeded(1)) != class_capped(labels, 5, seeded(2))
+    assert (
+        class_capped(labels, 5, seeded(1)) == class_capped(labels, 5, seeded(1)) != class_capped(labels, 5, seeded(2))
+    )

@@ -19,7 +19,7 @@ def arguments(words: str, model: Path, tables: Path, out: Path) -> list[str]:
 @pytest.mark.parametrize(
     ("command", "message"),
     [
-        ("recipes alc", "`alc` is not a known recipe. Did you mean 'acl'"),
+        ("recipes lacno", "`lacno` is not a known recipe. Did you mean 'lacon'"),
         ("train TRAIN --out OUT --recipe acll", "`acll` is not a known recipe. Did you mean 'acl'"),
         ("demo --out OUT --recipe cee", "`cee` is not a known recipe. Did you mean 'ce'"),
         ("train TRAIN --out OUT --set objective.name=slc", "known value of `objective.name`. Did you mean 'scl'"),

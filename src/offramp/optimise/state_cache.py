@@ -2,15 +2,14 @@
 
 The exits below the last read the same states in every epoch. They lie on disk in half precision, one file per depth,
 all tokens of all texts one after the other, and are mapped into memory; what the last exit says of each text lies
-beside them. A cache is written under another name and renamed when it is whole; its key tells the tokens and the
-weights it was made of, so that it is never taken for another.
+beside them. A cache is written under another name and renamed when it is whole; its key tells the tokens, the weights
+and the precision it was made of, so that it is never taken for another. One that lost bytes since is made again.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import math
 import os
 import shutil
 import warnings
@@ -22,6 +21,7 @@ from typing import Any, cast
 
 import numpy as np
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
@@ -119,12 +119,14 @@ def open_cache(
     """The states of these texts at these depths: from disk where `budget` bytes allow it, else walked anew."""
     frozen = Frozen(model, tokens, depths, autocast)
     needed = int(tokens.offsets[-1]) * model.encoder.hidden_size * 2 * len(depths)
-    if not budget:
+    if not budget or not needed:
         return frozen
-    home = folder / f"states-{_key(model, tokens, depths)}"
-    if not home.is_dir():
+    home = folder / f"states-{_key(frozen)}"
+    if not _whole(home):
         folder.mkdir(parents=True, exist_ok=True)
-        room = min(budget, shutil.disk_usage(folder).free * 0.9)
+        for left in (home, *folder.glob(".states-*")):  # by a run that was killed
+            shutil.rmtree(left, ignore_errors=True)
+        room = max(0.0, min(budget, shutil.disk_usage(folder).free * 0.9))
         if needed > room:
             warnings.warn(
                 f"The frozen states would take {needed / 1e9:.1f} GB, and {room / 1e9:.1f} GB may be used: they are "
@@ -133,10 +135,8 @@ def open_cache(
                 stacklevel=2,
             )
             return frozen
-        try:
-            _write(home, frozen, torch.float16)
-        except OverflowError:  # coarser, and as far-reaching as float32
-            _write(home, frozen, torch.bfloat16)
+        if not _write(home, frozen, torch.float16):
+            _write(home, frozen, torch.bfloat16)  # coarser, and as far-reaching as float32
     return Cached(model, tokens, depths, autocast, home)
 
 
@@ -146,40 +146,64 @@ def remove_caches(folder: Path) -> None:
         shutil.rmtree(path, ignore_errors=True)
 
 
-def _write(home: Path, frozen: Frozen, dtype: torch.dtype) -> None:
+def _write(home: Path, frozen: Frozen, dtype: torch.dtype) -> bool:
+    """Write a cache, whole or not at all; False where a state is too large for float16."""
     part = home.with_name(f".{home.name}")
-    for left in home.parent.glob(".states-*"):  # by a run that was killed
-        shutil.rmtree(left, ignore_errors=True)
     part.mkdir()
+    try:
+        if not _fill(part, frozen, dtype):
+            return False
+        sizes = {file.name: file.stat().st_size for file in part.iterdir()}
+        facts = {"dtype": str(dtype).removeprefix("torch."), "depths": frozen.depths, "bytes": sizes}
+        (part / _FACTS).write_text(json.dumps(facts), "utf-8")
+        for file in part.iterdir():
+            with file.open("rb") as handle:
+                os.fsync(handle.fileno())
+        part.rename(home)
+        return True
+    except SafetensorError as error:
+        raise OSError(str(error)) from error
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+
+
+def _fill(part: Path, frozen: Frozen, dtype: torch.dtype) -> bool:
     tokens, width = frozen.tokens, frozen.model.encoder.hidden_size
     total = int(tokens.offsets[-1])
-    stored = {
-        depth: torch.from_file(str(_file(part, depth)), shared=True, size=total * width, dtype=dtype)
-        .view(total, width)
-        .zero_()
-        for depth in frozen.depths
-    }
+    stored = {depth: _mapped(_file(part, depth), total * width, dtype).view(total, width) for depth in frozen.depths}
     answers: dict[str, Tensor] = {}
     for rows, lesson in _lessons(frozen):
         flat = torch.from_numpy(np.concatenate([np.arange(*tokens.offsets[row : row + 2]) for row in rows]))
         for depth, states in lesson.states.items():
             # The first tokens of each row are the text's, the rest is padding.
-            stored[depth][flat] = states.output[states.mask == 1].to("cpu", dtype)
+            found = states.output[states.mask == 1].cpu()  # (tokens of the batch, H)
+            if dtype == torch.float16 and bool((found.abs() > torch.finfo(dtype).max).any()):
+                return False
+            stored[depth][flat] = found.to(dtype)
         for name, value in (("representation", lesson.teacher.representation), ("logits", lesson.teacher.logits)):
             if name not in answers:
                 answers[name] = torch.zeros(len(tokens), value.shape[1])
             answers[name][torch.tensor(rows)] = value.float().cpu()
-    if not all(math.isfinite(float(s.abs().max())) for s in stored.values() if len(s)):
-        raise OverflowError(f"a state is too large for {dtype}")
-    del stored
     save_file(answers, part / _TEACHER)
-    (part / _FACTS).write_text(
-        json.dumps({"dtype": str(dtype).removeprefix("torch."), "depths": frozen.depths}), "utf-8"
-    )
-    for file in part.iterdir():
-        with file.open("rb") as handle:
-            os.fsync(handle.fileno())
-    part.rename(home)
+    return True
+
+
+def _mapped(file: Path, size: int, dtype: torch.dtype) -> Tensor:
+    """A new file of so many numbers, to be written through memory."""
+    with file.open("wb") as handle:
+        # A disk that runs full is an error here; later, in a file with holes, it would be a signal that kills.
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(handle.fileno(), 0, size * dtype.itemsize)
+    return torch.from_file(str(file), shared=True, size=size, dtype=dtype)
+
+
+def _whole(home: Path) -> bool:
+    """Whether all that was written is there: a run can also be killed while it removes a cache."""
+    try:
+        sizes = json.loads((home / _FACTS).read_text("utf-8"))["bytes"]
+        return all((home / name).stat().st_size == size for name, size in sizes.items())
+    except (OSError, ValueError, KeyError):
+        return False
 
 
 def _lessons(frozen: Frozen) -> Iterator[tuple[list[int], Lesson]]:
@@ -187,15 +211,22 @@ def _lessons(frozen: Frozen) -> Iterator[tuple[list[int], Lesson]]:
         yield rows, frozen.lesson(rows)
 
 
-def _key(model: MultiExitModel, tokens: Tokens, depths: Sequence[int]) -> str:
-    """A hash of the tokens and of the weights that make states and answers of them."""
-    digest = hashlib.sha256(json.dumps([list(depths), model.config.exit_kind]).encode())
+def _key(frozen: Frozen) -> str:
+    """A hash of the tokens, and of the weights, the settings and the precision that make states and answers of them."""
+    model, tokens = frozen.model, frozen.tokens
+    device = model.device.type
+    with frozen.autocast():
+        narrow = str(torch.get_autocast_dtype(device)) if torch.is_autocast_enabled(device) else ""
+    names = ("exit_kind", "exit_heads", "exit_temperature", "exit_window")
+    exit = {name: getattr(model.config, name) for name in names}
+    settings = [frozen.depths, narrow, exit, model.encoder.backbone.config.to_dict(), tokens.pad]
+    digest = hashlib.sha256(json.dumps(settings, sort_keys=True, default=str).encode())
     for array in (tokens.ids, tokens.offsets, tokens.types):
         digest.update(b"" if array is None else np.ascontiguousarray(array).tobytes())
     for part in (model.encoder, model.exits[-1]):
         for name, tensor in part.state_dict().items():
-            digest.update(name.encode())
-            digest.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
+            digest.update(f"{name} {tensor.dtype}".encode())
+            digest.update(tensor.detach().cpu().flatten().view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()[:16]
 
 

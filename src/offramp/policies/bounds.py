@@ -19,8 +19,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from offramp.errors import MissingExtra
-
 
 def p_values(harms: ArrayLike, texts: int, epsilon: float) -> NDArray[np.float64]:
     """How likely so few harms would be if the risk were `epsilon`; small speaks for a lower risk.
@@ -58,16 +56,12 @@ def fixed_sequence(p: NDArray[np.float64], delta: float) -> NDArray[np.int64]:
     The chance that any true one is among them is at most `delta`, however many there are, because nothing is tested
     after the first true one that survives. MAPIE does the testing.
     """
-    try:
-        from mapie.risk_control import control_fwer
-    except ImportError as error:
-        raise MissingExtra("mapie", "calibrate") from error
+    from mapie.risk_control import control_fwer  # for calibration only, as scipy
+
     return np.asarray(control_fwer(p, delta, "fixed_sequence"), dtype=np.int64)
 
 
 def _stats() -> Any:
-    try:
-        from scipy import stats  # a second to import, and for calibration only
-    except ImportError as error:
-        raise MissingExtra("scipy", "calibrate") from error
+    from scipy import stats  # a second to import, and for calibration only
+
     return stats

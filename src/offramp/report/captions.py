@@ -107,7 +107,19 @@ def validation(history: History) -> Caption:
     """For the validation scores."""
     metric = NAMES.get(history.epochs[0].metric, history.epochs[0].metric)
     best, last = history.best, history.epochs[-1]
-    read = f"Each point is the validation {metric} after an epoch, with the mean training loss below it"
+    several = max(len(record.by_exit) for record in history.epochs)
+    if several > 1:
+        read = (
+            f"Each point is the validation {metric} after an epoch, the mean of {several} exits in a band from the "
+            "lowest to the highest of them, with the mean training loss below it"
+        )
+    else:
+        read = f"Each point is the validation {metric} after an epoch, with the mean training loss below it"
+    if history.apart:
+        top = max(history.epochs, key=lambda record: -math.inf if math.isnan(record.score) else record.score)
+        what = f"The mean of {several} exits" if several > 1 else "The score"
+        shows = f"{what} was highest after epoch {top.epoch} of {len(history.epochs):,} ({top.score:.3f})."
+        return Caption(read + "; each exit keeps the weights of its own best epoch.", shows)
     if best is None:
         return Caption(read + ".", f"After epoch {last.epoch} it is {last.score:.3f}.")
     shows = f"The best of {len(history.epochs):,} epochs is epoch {best.epoch} ({best.score:.3f})"
@@ -122,7 +134,15 @@ def exit_map(found: ExitMap) -> Caption:
         f"Each point is a text as the exit at depth {found.depth} represents it, in the colour of its true label; the "
         "stars are the label embeddings. t-SNE keeps neighbours together; distances across the sheet say little."
     )
-    shows = f"The label embedding nearest to a text, by cosine, is that of its label for {found.near:.1%} of the texts."
+    if len(found.texts) < found.total:
+        read += f" {len(found.texts):,} of {found.total:,} texts are shown, drawn at random."
+    unnamed = len(found.names) - len(found.placed())
+    if unnamed:
+        read += f" {unnamed:,} of {len(found.names):,} names had no room."
+    shows = (
+        "The label embedding nearest to a text, by cosine, is that of its label "
+        f"for {found.near:.1%} of {_texts(found.total)}."
+    )
     return Caption(read, shows)
 
 

@@ -49,8 +49,20 @@ class History:
         }
 
     @property
+    def phase(self) -> str:
+        """The name of the phase it begins with; empty where none was written down."""
+        return next(iter(self.phases), "")
+
+    @property
+    def apart(self) -> bool:
+        """Whether exits learnt apart from each other, each with a best epoch of its own."""
+        return self.phase == "exits"
+
+    @property
     def best(self) -> EpochRecord | None:
-        """The epoch that was better than all before it and was not surpassed."""
+        """The epoch that was better than all before it and was not surpassed; none where each exit has its own."""
+        if self.apart:
+            return None
         return next((record for record in reversed(self.epochs) if record.best), None)
 
 
@@ -90,7 +102,7 @@ def _record(found: Any, where: str) -> StepRecord | EpochRecord:
     for name in ("loss", "score"):
         if name in values and values[name] is None:
             values[name] = math.nan
-    for name in ("parts", "cosines"):
+    for name in ("parts", "cosines", "by_exit"):
         if isinstance(values.get(name), dict):
             values[name] = {key: math.nan if value is None else value for key, value in values[name].items()}
     try:

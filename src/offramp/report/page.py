@@ -10,7 +10,7 @@ from offramp.config import AlignmentConfig
 from offramp.errors import MissingExtra
 from offramp.report import captions, figures
 from offramp.report.canvas import need_matplotlib
-from offramp.report.exit_map import ExitMap, draw_map
+from offramp.report.exit_map import MOST_CLOSE, ExitMap, draw_map
 from offramp.report.history import History
 from offramp.report.markup import details, figure, section, table, text
 from offramp.report.metrics import NAMES, Evaluation
@@ -34,13 +34,13 @@ def render(
     facts: Mapping[str, str],
     seen: ExitMap | None = None,
 ) -> str:
-    """The report of a run: facts, headline numbers, exits, depths, confusions, training, configuration.
+    """The report of a run: facts, headline numbers, exits, depths, confusions, a map, training, configuration.
 
     What has no data is left out. Without matplotlib the page has the tables and the numbers, and says what is missing.
     """
     parts = [
         f"{HEAD}<title>{text(title)}</title>\n<style>{CSS}</style>\n</head>\n<body>\n<main>",
-        _header(title, facts, drawn=evaluation is not None or history != History()),
+        _header(title, facts, drawn=evaluation is not None or seen is not None or history != History()),
         "" if evaluation is None else _evaluation(evaluation),
         "" if seen is None else _map(seen),
         _training(history, config),
@@ -69,13 +69,18 @@ def _missing() -> str:
 def _evaluation(evaluation: Evaluation) -> str:
     depths, total = evaluation.depths, evaluation.n
     idle = [number for number, exit in enumerate(evaluation.by_exit) if not exit.trained]
+    rows: list[tuple[object, ...]] = [
+        (e.depth, f"{e.accuracy:.3f}", f"{e.macro_f1:.3f}", f"{e.mcc:.3f}", "yes" if e.trained else "no")
+        for e in evaluation.by_exit
+    ]
+    trained = [exit for exit in evaluation.by_exit if exit.trained]
+    if len(trained) > 1:
+        means = (sum(getattr(exit, name) for exit in trained) / len(trained) for name in NAMES)
+        rows.append(("Mean", *(f"{mean:.3f}" for mean in means), len(trained)))
     exits = table(
         "Scores if every text left at this exit",
         ("Depth", "Accuracy", "Macro-F1", "Matthews", "Trained"),
-        [
-            (e.depth, f"{e.accuracy:.3f}", f"{e.macro_f1:.3f}", f"{e.mcc:.3f}", "yes" if e.trained else "no")
-            for e in evaluation.by_exit
-        ],
+        rows,
         "lnnnn",
         idle,
     )
@@ -106,7 +111,19 @@ def _evaluation(evaluation: Evaluation) -> str:
 
 def _map(found: ExitMap) -> str:
     drawn = figure(f"What the exit at depth {found.depth} sees", captions.exit_map(found), lambda: draw_map(found))
-    return section("map", "Representations", drawn)
+    nearest = table(
+        "Texts whose nearest label embedding is that of their label",
+        ("Label", "Texts", "Nearest", "Share"),
+        [
+            (name, f"{texts:,}", f"{near:,}", f"{near / texts:.1%}" if texts else "")
+            for name, texts, near in zip(found.names, found.of_label, found.near_label, strict=True)
+        ],
+        "lnnn",
+    )
+    if len(found.names) <= MOST_CLOSE:
+        return section("map", "Representations", drawn, nearest)
+    folded = details(f"All {len(found.names):,} labels as a table", nearest)
+    return section("map", "Representations", drawn, folded, layout="stack")
 
 
 def _headline(evaluation: Evaluation) -> str:
@@ -130,10 +147,8 @@ PHASES = {"exits": "Training of the exits below the last"}
 
 def _training(history: History, config: Mapping[str, Any]) -> str:
     return "\n".join(
-        section(
-            f"training-{name}" if name in PHASES else "training", PHASES.get(name, "Training"), *_phase(part, config)
-        )
-        for name, part in history.phases.items()
+        section(f"training-{number}" if number else "training", PHASES.get(name, "Training"), *_phase(part, config))
+        for number, (name, part) in enumerate(history.phases.items())
     )
 
 
@@ -152,14 +167,29 @@ def _phase(history: History, config: Mapping[str, Any]) -> list[str]:
         caption = captions.cosines(history)
         parts.append(figure("Gradient cosines", caption, lambda: figures.cosine_strips(history)))
     if any(math.isfinite(record.score) for record in history.epochs):
-        caption, metric = captions.validation(history), history.epochs[0].metric
+        caption = captions.validation(history)
         drawn = figure("Validation by epoch", caption, lambda: figures.validation_curve(history))
-        rows = [(record.epoch, record.step, f"{record.score:.3f}", f"{record.loss:.3f}") for record in history.epochs]
-        epochs = table(
-            "Validation by epoch", ("Epoch", "Update", NAMES.get(metric, metric), "Training loss"), rows, "lnnn"
-        )
-        parts.append(f"<div>{drawn}{details(f'All {len(rows):,} epochs as a table', epochs)}</div>")
+        parts.append(f"<div>{drawn}{details(f'All {len(history.epochs):,} epochs as a table', _epochs(history))}</div>")
     return parts
+
+
+def _epochs(history: History) -> str:
+    """A row for each epoch; where several exits were scored, with the score of each beside their mean."""
+    metric = NAMES.get(history.epochs[0].metric, history.epochs[0].metric)
+    depths = list(dict.fromkeys(depth for record in history.epochs for depth in record.by_exit))
+    depths = depths if len(depths) > 1 else []
+    head = ("Epoch", "Update", f"Mean {metric}" if depths else metric, *(f"Depth {depth}" for depth in depths))
+    rows = [
+        (
+            record.epoch,
+            record.step,
+            f"{record.score:.3f}",
+            *(f"{record.by_exit.get(depth, math.nan):.3f}" for depth in depths),
+            f"{record.loss:.3f}",
+        )
+        for record in history.epochs
+    ]
+    return table("Validation by epoch", (*head, "Training loss"), rows, "lnnn" + "n" * len(depths))
 
 
 def _configuration(config: Mapping[str, Any]) -> str:
