@@ -46,7 +46,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "runtime": BASE | {"data", "exits", "policies"},
     "serve": BASE | {"classifier", "runtime"},
     # on top of the stages
-    "classifier": BASE | set(STAGES) - {"serve"},
+    "preparation": BASE | {"data", "exits", "objectives"},
+    "calibration": BASE | {"data", "policies", "runtime"},
+    "classifier": BASE | set(STAGES) - {"serve"} | {"calibration", "preparation"},
     "progress": BASE,
     "demo": set(),
     "study": BASE | set(STAGES) | {"classifier", "demo", "progress"},

@@ -41,8 +41,11 @@ TextColumns = Annotated[
 ]
 LabelColumn = Annotated[str | None, typer.Option("--label", help="Column that holds the label.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
-PolicyName = Annotated[str | None, typer.Option("--policy", help="When a text leaves: never, fixed or confidence.")]
-Threshold = Annotated[float | None, typer.Option(help="`confidence`: top probability from which a text leaves.")]
+PolicyName = Annotated[
+    str | None, typer.Option("--policy", help="When a text leaves: never, fixed, confidence, ... (docs/policies).")
+]
+Threshold = Annotated[float | None, typer.Option(help="Score of the policy from which a text leaves.")]
+Threads = Annotated[int | None, typer.Option(help="Threads of an exported model; one per core unless given.")]
 Depth = Annotated[int | None, typer.Option(help="`fixed`: the depth at which every text leaves.")]
 ModelFolder = Annotated[Path, typer.Argument(metavar="MODEL", help="Folder that `offramp train` wrote.")]
 
@@ -91,6 +94,7 @@ def evaluate(
     policy: PolicyName = None,
     threshold: Threshold = None,
     depth: Depth = None,
+    threads: Threads = None,
     text: TextColumns = None,
     label: LabelColumn = None,
     report: Annotated[Path | None, typer.Option(help="Also write a page with pictures to this file.")] = None,
@@ -98,7 +102,7 @@ def evaluate(
     as_json: Json = False,
 ) -> None:
     """Score a model on labelled texts, under a policy and exit by exit."""
-    classifier = _load(model, policy, threshold, depth)
+    classifier = _load(model, policy, threshold, depth, threads)
     _check_map(classifier, map_depth, report)
     table = _read(classifier, data, text, label)
     evaluation = classifier.evaluate(table)
@@ -109,6 +113,75 @@ def evaluate(
         _print_json(evaluation.to_json())
     else:
         _print_evaluation(evaluation)
+        if classifier.certificate is not None:
+            typer.echo(classifier.certificate.promises())
+
+
+@app.command()
+def calibrate(
+    model: ModelFolder,
+    data: Annotated[str, typer.Argument(metavar="DATA", help="Held-out texts, labelled unless it is a disagreement.")],
+    max_drop: Annotated[float | None, typer.Option(help="Most accuracy that may be lost; 0.01 unless given.")] = None,
+    max_disagreement: Annotated[
+        float | None, typer.Option(help="Largest share of answers that may differ from the full model's.")
+    ] = None,
+    confidence: Annotated[float, typer.Option(help="How sure the promise is.")] = 0.95,
+    budget_layers: Annotated[float | None, typer.Option(help="Most layers to be run, on average.")] = None,
+    policy: Annotated[str, typer.Option(help="Policy whose thresholds are chosen; `auto` tries all.")] = "auto",
+    threads: Threads = None,
+    text: TextColumns = None,
+    label: LabelColumn = None,
+    as_json: Json = False,
+) -> None:
+    """Choose when texts may leave, with a guarantee, from texts the model was not trained on."""
+    from offramp.data.sources import read
+
+    classifier = _load(model, threads=threads)
+    columns = classifier.config_.data
+    table = read(
+        data,
+        text=text or columns.text,
+        label=label or columns.label,
+        labels_required=max_disagreement is None,
+    )
+    found = classifier.calibrate(table, max_drop, max_disagreement, confidence, budget_layers, policy)
+    classifier.save_certificate(model)
+    if as_json:
+        _print_json(json.loads(found.to_json()))
+        return
+    limits = ", ".join(f"{depth}: {threshold:.4g}" for depth, threshold in found.thresholds.items())
+    typer.echo(f"policy  {found.policy}" + (f", thresholds {limits}" if limits else ""))
+    typer.echo(found.promises())
+
+
+@app.command()
+def export(
+    model: ModelFolder,
+    out: Annotated[Path, typer.Option(help="Folder for the exported model.")],
+    int8: Annotated[bool, typer.Option("--int8", help="Weights and activations of the layers in 8 bits.")] = False,
+    data: Annotated[str | None, typer.Option(help="Labelled texts to compare accuracies on; needed by --int8.")] = None,
+    max_drop: Annotated[float, typer.Option(help="Refuse int8 that loses more accuracy than this.")] = 0.01,
+    exits: Annotated[
+        str | None, typer.Option(help="Depths to export, as 2,4,6; those that the certificate reads unless given.")
+    ] = None,
+    text: TextColumns = None,
+    label: LabelColumn = None,
+    as_json: Json = False,
+) -> None:
+    """Write a model as ONNX segments, for onnxruntime."""
+    classifier = _load(model)
+    if int8 and data is None:
+        raise UserError("`--int8` should come with `--data FILE`: labelled texts on which the loss is measured.")
+    table = None if data is None else _read(classifier, data, text, label)
+    found = classifier.export(out, int8, _exits(classifier, exits), table, max_drop)
+    if as_json:
+        _print_json({"out": str(out), **found})
+        return
+    for name, value in found.items():
+        typer.echo(f"{name:<28} {value:.4f}" if isinstance(value, float) else f"{name:<28} {value}")
+    if classifier.certified_ is not None:
+        typer.echo(f"The certificate is about the model in torch: run `offramp calibrate {out} DATA` again.")
+    typer.echo(f"model {out}")
 
 
 @app.command()
@@ -120,13 +193,14 @@ def predict(
     policy: PolicyName = None,
     threshold: Threshold = None,
     depth: Depth = None,
+    threads: Threads = None,
     text: TextColumns = None,
     as_json: Json = False,
 ) -> None:
     """Answer texts, in their order, as a stream."""
     from offramp.data.sources import stream
 
-    classifier = _load(model, policy, threshold, depth)
+    classifier = _load(model, policy, threshold, depth, threads)
     source = sys.stdin.buffer if file == "-" else Path(file)
     examples = stream(source, text=text or classifier.config_.data.text)
     for found in classifier.stream(examples):
@@ -256,15 +330,32 @@ def _train(
     return result, validated
 
 
-def _load(model: Path, policy: str | None, threshold: float | None, depth: int | None) -> Classifier:
+def _load(
+    model: Path,
+    policy: str | None = None,
+    threshold: float | None = None,
+    depth: int | None = None,
+    threads: int | None = None,
+) -> Classifier:
     from offramp.classifier import Classifier
 
-    classifier = Classifier.load(model, policy=policy, threshold=threshold, depth=depth)
+    classifier = Classifier.load(model, threads, policy=policy, threshold=threshold, depth=depth)
     chosen = classifier.policy_in_force()
-    trained = classifier.model_.config.trained_exits
+    trained = classifier.engine_.trained
     if chosen["name"] == "fixed" and chosen["depth"] not in trained:
         _say(f"warning: the exit at depth {chosen['depth']} was not trained; trained: {', '.join(map(str, trained))}")
     return classifier
+
+
+def _exits(classifier: Classifier, given: str | None) -> list[int] | None:
+    """The depths that were named, or those that a certified policy reads, or all that were trained."""
+    if given is not None:
+        try:
+            return [int(depth) for depth in given.split(",")]
+        except ValueError as error:
+            raise UserError(f"`--exits` should be depths such as 2,4,6. Found {given}.") from error
+    certified = classifier.certified_
+    return list(certified.certificate.exits) if certified and certified.certificate.thresholds else None
 
 
 def _read(classifier: Classifier, data: str, text: list[str] | None, label: str | None) -> Table:
@@ -291,7 +382,7 @@ def _write_report(
     facts = {
         "recipe": config.recipe,
         "backbone": config.encoder.backbone,
-        "layers": str(classifier.model_.depth),
+        "layers": str(classifier.engine_.depth),
         "labels": str(len(classifier.labels_)),
         "policy": ", ".join(f"{k} {v}" if k != "name" else str(v) for k, v in evaluation.policy.items()),
     }
@@ -305,7 +396,7 @@ def _write_report(
 
 
 def _check_map(classifier: Classifier, depth: int | None, report: Path | None) -> None:
-    trained = classifier.model_.config.trained_exits
+    trained = classifier.engine_.trained
     if depth is not None and depth not in trained:
         possible = ", ".join(map(str, trained)) or "none"
         raise UserError(f"`--map` should be the depth of an exit that was trained: {possible}. Found {depth}.")
@@ -317,10 +408,10 @@ def _map(classifier: Classifier, data: Table, depth: int | None) -> ExitMap | No
     """A map of what the chosen exit sees; None where nobody chose one and there are too few texts for it."""
     from offramp.report.exit_map import LEAST, chosen_depth, lay_out
 
-    trained = classifier.model_.config.trained_exits
+    trained = classifier.engine_.trained
     if depth is None and (len(data.examples) < LEAST or not trained):
         return None
-    chosen = depth or chosen_depth(trained)
+    chosen = depth or chosen_depth(list(trained))
     vectors, anchors = classifier.representations(data, chosen)
     names = [str(name) for name in classifier.labels_.names]
     return lay_out(chosen, vectors.numpy(), anchors.numpy(), classifier.labels_.encode(data.labels), names)
@@ -332,7 +423,7 @@ def _print_evaluation(evaluation: Evaluation) -> None:
 
     typer.echo(
         f"accuracy {evaluation.accuracy:.4f}  macro-F1 {evaluation.macro_f1:.4f}  Matthews {evaluation.mcc:.4f}\n"
-        f"{evaluation.n} texts, mean depth {evaluation.mean_depth:.2f} of {len(evaluation.by_exit)}"
+        f"{evaluation.n} texts, mean depth {evaluation.mean_depth:.2f} of {len(evaluation.depths)}"
     )
     table = RichTable("depth", "accuracy", "macro-F1", "Matthews", "texts that left here")
     for row in evaluation.by_exit:

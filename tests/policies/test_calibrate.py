@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from tests.policies.synthetic import EXITS, LAYERS, SCORERS, STATEFUL, STATELESS, Population
 
-from offramp.errors import ConfigError, DataError, MissingExtra
+from offramp.errors import ConfigError, DataError
 from offramp.policies.bounds import fixed_sequence, needed, p_values, upper_bound
 from offramp.policies.calibrate import calibrate, calibrate_best
 from offramp.policies.evidence import Evidence, differs, drops, evidence
@@ -78,18 +78,6 @@ def test_the_fewest_texts_are_the_closed_form_and_one_less_is_too_few(epsilon: f
 def test_the_sequence_ends_at_the_first_that_is_not_rejected(p: list[float], delta: float) -> None:
     first = next((place for place, value in enumerate(p) if value > delta), len(p))
     assert fixed_sequence(np.array(p), delta).tolist() == list(range(first))
-
-
-def test_without_mapie_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "mapie.risk_control", None)
-    with pytest.raises(MissingExtra, match=r"pip install 'offramp\[calibrate\]'"):
-        fixed_sequence(np.array([0.0]), 0.1)
-
-
-def test_without_scipy_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "scipy", None)
-    with pytest.raises(MissingExtra, match=r"pip install 'offramp\[calibrate\]'"):
-        p_values(0, 1, 0.1)
 
 
 def test_neither_is_loaded_before_it_is_used() -> None:

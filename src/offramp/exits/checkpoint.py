@@ -102,11 +102,6 @@ def _readable(folder: Path) -> Iterator[None]:
         raise ModelError(f"The model folder `{folder}` cannot be read: {first}") from error
 
 
-def fingerprint(folder: Path) -> str:
-    """What tells this model from any other: a hash of all that a verified folder holds."""
-    return hashlib.sha256((folder / MANIFEST).read_bytes()).hexdigest()
-
-
 def verify(folder: Path) -> None:
     """Refuse a folder that is absent, foreign, half-written or damaged, and say which."""
     if not folder.is_dir():

@@ -32,7 +32,7 @@ def _plain(features: Tensor) -> Any:
     """The features as scikit-learn takes them."""
     if not features.is_sparse:
         return features.numpy()
-    from scipy.sparse import csr_matrix  # type: ignore[import-untyped]
+    from scipy.sparse import csr_matrix
 
     merged = features.coalesce()
     return csr_matrix((merged.values().numpy(), merged.indices().numpy()), shape=tuple(features.shape))

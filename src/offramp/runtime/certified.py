@@ -20,6 +20,7 @@ from torch import Tensor
 from offramp.errors import ModelError
 from offramp.policies import policy
 from offramp.policies.certificate import Certificate
+from offramp.runtime.engine import Engine
 from offramp.types import Policy
 
 CERTIFICATE, FITTED = "certificate.json", "policy.safetensors"
@@ -42,32 +43,36 @@ class Certified:
         patience = int(told.settings.get("patience", 2))
         return policy(told.policy, told.rule, patience=patience, tensors=self.tensors)
 
+    def tensors_of(self, name: str) -> Mapping[str, Tensor] | None:
+        """What was fitted, where it is this policy's."""
+        return self.tensors if self.certificate.policy == name else None
 
-def write(folder: Path, certificate: Certificate, tensors: Mapping[str, Tensor]) -> None:
-    """Put a certificate into a model folder, in place of another."""
-    fitted = save({name: t.contiguous() for name, t in tensors.items()}) if tensors else b""
+
+def write(folder: Path, certified: Certified | None) -> None:
+    """Put a certificate into a model folder, in place of another; with None, only remove that."""
     try:
         (folder / CERTIFICATE).unlink(missing_ok=True)  # it must not stand beside the new tensors
         (folder / FITTED).unlink(missing_ok=True)
-        if fitted:
-            _replace(folder / FITTED, fitted)
-        _replace(folder / CERTIFICATE, certificate.to_json().encode())
+        if certified is not None:
+            if certified.tensors:
+                _replace(folder / FITTED, _bytes(certified.tensors))
+            _replace(folder / CERTIFICATE, certified.certificate.to_json().encode())
     except OSError as error:
         raise ModelError(f"The certificate cannot be written to `{folder}`: {error.strerror or error}.") from error
 
 
-def read(folder: Path, fingerprint: str, engine: str) -> Certified | None:
-    """The certificate in a model folder; None where there is none, or where it is about something else."""
+def read(folder: Path, engine: Engine) -> Certified | None:
+    """The certificate in the folder of this engine's model; None where there is none, or it is about something else."""
     if not (folder / CERTIFICATE).is_file():
         return None
     try:
         certificate = Certificate.from_json((folder / CERTIFICATE).read_text("utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise ModelError(f"The certificate in `{folder}` cannot be read: {error}. Calibrate again.") from error
-    if (certificate.fingerprint, certificate.engine) != (fingerprint, engine):
+    if (certificate.fingerprint, certificate.engine) != (engine.fingerprint(), engine.name):
         warnings.warn(
             f"The certificate in `{folder}` is void: it is about another model, or about this one on another engine "
-            f"({certificate.engine}, not {engine}). Run `offramp calibrate` again.",
+            f"({certificate.engine}, not {engine.name}). Run `offramp calibrate` again.",
             VoidCertificate,
             stacklevel=2,
         )
@@ -77,7 +82,11 @@ def read(folder: Path, fingerprint: str, engine: str) -> Certified | None:
 
 def digest(tensors: Mapping[str, Tensor]) -> str:
     """A hash of fitted tensors, by which a certificate knows them; empty where there are none."""
-    return hashlib.sha256(save({name: t.contiguous() for name, t in tensors.items()})).hexdigest() if tensors else ""
+    return hashlib.sha256(_bytes(tensors)).hexdigest() if tensors else ""
+
+
+def _bytes(tensors: Mapping[str, Tensor]) -> bytes:
+    return save({name: t.contiguous() for name, t in tensors.items()})
 
 
 def _fitted(folder: Path, wanted: str) -> dict[str, Tensor]:

@@ -36,6 +36,10 @@ class Engine(Protocol):
         """The depths of the exits that can answer."""
         ...
 
+    def fingerprint(self) -> str:
+        """What tells this model from any other."""
+        ...
+
     def decide(self, batch: Batch, policy: Policy) -> Decision:
         """Run a batch under a policy; the last exit answers whoever did not leave before."""
         ...

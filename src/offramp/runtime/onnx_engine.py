@@ -7,8 +7,11 @@ passed by.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +64,20 @@ class OnnxEngine:
         return self._manifest.exits
 
     @property
+    def trained(self) -> tuple[int, ...]:
+        """Of these, the ones that were trained."""
+        return self._manifest.trained
+
+    @property
+    def name(self) -> str:
+        """`onnx`, or `onnx int8`."""
+        return "onnx" if self.precision == "float32" else f"onnx {self.precision}"
+
+    def fingerprint(self) -> str:
+        """A hash of everything the manifest vouches for."""
+        return hashlib.sha256(json.dumps(asdict(self._manifest), sort_keys=True).encode()).hexdigest()
+
+    @property
     def labels(self) -> tuple[Label, ...]:
         """What the columns of the logits stand for."""
         return self._manifest.labels
@@ -102,12 +119,17 @@ class OnnxEngine:
         return Decision(logits=logits, depth=depths)
 
     @torch.inference_mode()
-    def outputs(self, batch: Batch) -> dict[int, ExitOutput]:
-        """What every exported exit says of every text."""
+    def outputs(self, batch: Batch, depths: Collection[int] | None = None) -> dict[int, ExitOutput]:
+        """What the exits at these depths, or all that were exported, say of every text."""
+        wanted = set(self.exits if depths is None else depths)
+        if not wanted or not wanted <= set(self.exits):
+            known = ", ".join(map(str, self.exits))
+            raise ConfigError(f"Depths should be among the exported exits ({known}). Found {sorted(wanted)}.")
         found, hidden = {}, None
         for depth in self.exits:
-            hidden, found[depth] = self._run(depth, batch, hidden, batch.mask.numpy())
-        return found
+            if depth <= max(wanted):
+                hidden, found[depth] = self._run(depth, batch, hidden, batch.mask.numpy())
+        return {depth: output for depth, output in found.items() if depth in wanted}
 
     def _run(self, depth: int, batch: Batch, hidden: Array | None, mask: Array) -> tuple[Array, ExitOutput]:
         """The segment that ends at this exit; the first one takes the batch, the others the states below them."""

@@ -6,6 +6,8 @@ policy remembers of a text moves along. Whoever shares a batch, a text gets the 
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Collection
 
 import torch
@@ -36,6 +38,15 @@ class TorchEngine:
     def exits(self) -> tuple[int, ...]:
         """Every depth."""
         return tuple(range(1, self.model.depth + 1))
+
+    def fingerprint(self) -> str:
+        """A hash of the weights and of what they are used for."""
+        config = self.model.config
+        found = hashlib.sha256(json.dumps([config.labels, config.max_tokens, config.trained_exits]).encode())
+        for name, tensor in self.model.state_dict().items():
+            found.update(name.encode())
+            found.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy())
+        return found.hexdigest()
 
     def decide(self, batch: Batch, policy: Policy) -> Decision:
         """Run a batch under a policy."""
