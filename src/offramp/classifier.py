@@ -31,7 +31,7 @@ from offramp.optimise.journal import Watch
 from offramp.optimise.loop import Loop, Result
 from offramp.optimise.run_folder import claim, fingerprint, finish, finished
 from offramp.optimise.saved_state import SavedState
-from offramp.policies import POLICIES, policy
+from offramp.policies import FITTED, POLICIES, policy
 from offramp.policies.certificate import Certificate
 from offramp.policies.scored import Scored
 from offramp.preparation import (
@@ -138,6 +138,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         config = self.config()
         check(config)
+        _check_policy(config)
         labels, learn, held = divide(train, validation, config)
         if folder:
             checkpoint.vacant(folder, resume, overwrite)
@@ -435,6 +436,13 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     @classmethod
     def _with(cls, config: Config, parameters: Mapping[str, Any]) -> Classifier:
         return cls(**{"recipe": config.recipe, "settings": changes(config), **parameters})
+
+
+def _check_policy(config: Config) -> None:
+    """Refuse a threshold that the policy cannot have, before the training and not after."""
+    wanted = config.policy
+    if wanted.name not in FITTED:
+        policy(wanted.name, wanted.threshold, wanted.depth, wanted.patience)
 
 
 def _written(value: Any) -> str:

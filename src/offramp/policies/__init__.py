@@ -38,6 +38,9 @@ POLICIES: dict[str, type[Never]] = {
     "prior": Prior,
 }
 
+FITTED = ("learned", "prior")
+"""Those that are fitted to held-out texts before they can run."""
+
 
 def policy(
     name: str,
@@ -58,7 +61,7 @@ def policy(
         return Fixed(depth)
     if name == "patient-confidence":
         return PatientConfidence(threshold, patience)
-    if name in ("learned", "prior"):
+    if name in FITTED:
         if not tensors:
             raise ConfigError(
                 f"The policy `{name}` should be fitted to held-out texts first. Found nothing fitted. "
