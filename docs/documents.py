@@ -49,6 +49,11 @@ def _record_recipes() -> dict[str, str]:
     return {}
 
 
+def _record_papers() -> dict[str, str]:
+    measured.PAPERS.measure()
+    return {}
+
+
 def _record_strategies() -> dict[str, str]:
     measured.STRATEGIES.measure()
     return {}
@@ -58,6 +63,7 @@ PARTS = {
     "demo": _record_demo,
     "test": _record_test,
     "recipes": _record_recipes,
+    "papers": _record_papers,
     "strategies": _record_strategies,
 }
 
@@ -81,9 +87,10 @@ def rendered() -> dict[Path, str]:
     for name, block in blocks.items():
         text = _filled(text, name, f"```text\n{block}\n```")
     choice, strategies = ROOT / "docs" / "which-objective.md", ROOT / "docs" / "strategies.md"
+    chosen = _filled(choice.read_text("utf-8"), "recipes", f"\n{measured.recipes_table()}\n")
     return {
         readme: text,
-        choice: _filled(choice.read_text("utf-8"), "recipes", f"\n{measured.recipes_table()}\n"),
+        choice: _filled(chosen, "papers", f"\n{measured.recipes_table(measured.PAPERS)}\n"),
         strategies: _filled(strategies.read_text("utf-8"), "strategies", f"\n{measured.strategies_table()}\n"),
         ROOT / "docs" / "settings.md": _settings(),
     }

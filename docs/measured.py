@@ -76,6 +76,13 @@ RECIPES = Measurement(
     ),
 )
 
+PAPERS = Measurement(
+    ROOT / "results" / "paper-recipes.json",
+    tuple(name for name in recipes() if name.endswith("-paper")),
+    (Task("trec6", "questions, 6 kinds, 300 texts", ("data.cap=300",)),),
+    seeds=(0,),
+)
+
 STRATEGIES = Measurement(
     ROOT / "results" / "strategies.json",
     ("acl-multi-exit", "2st", "2st-linear", "jt", "alt"),
@@ -87,12 +94,12 @@ STRATEGIES = Measurement(
 )
 
 
-def recipes_table() -> str:
+def recipes_table(measured: Measurement = RECIPES) -> str:
     """A row per recipe, a column per data set: accuracy of the last exit."""
-    runs = RECIPES.runs()
-    rows = {f"`{name}`": [_cell(_of(runs, name, task), "accuracy") for task in RECIPES.tasks] for name in _names(runs)}
-    rows["always the largest class"] = [_cell(_of(runs, None, task)[:1], "majority") for task in RECIPES.tasks]
-    head = ["recipe", *(f"{task.name}: {task.about}" for task in RECIPES.tasks)]
+    runs = measured.runs()
+    rows = {f"`{name}`": [_cell(_of(runs, name, task), "accuracy") for task in measured.tasks] for name in _names(runs)}
+    rows["always the largest class"] = [_cell(_of(runs, None, task)[:1], "majority") for task in measured.tasks]
+    head = ["recipe", *(f"{task.name}: {task.about}" for task in measured.tasks)]
     return "\n".join([*_table(head, rows), "", f"Accuracy on the whole test file in percent, {_seeds(runs)}."])
 
 
@@ -164,6 +171,8 @@ def _table(head: Sequence[str], rows: dict[str, list[str]]) -> list[str]:
 
 
 def _seeds(runs: Sequence[Run]) -> str:
-    counts = Counter((run["recipe"], run["task"]) for run in runs).values()
+    counts = list(Counter((run["recipe"], run["task"]) for run in runs).values()) or [0]
+    if max(counts) < 2:
+        return "one seed"
     seeds = str(min(counts)) if min(counts) == max(counts) else f"{min(counts)} to {max(counts)}"
     return f"mean and standard deviation over {seeds} seeds"

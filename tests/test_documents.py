@@ -31,8 +31,9 @@ DOCUMENTS = [*ROOT.glob("*.md"), *sorted(DOCS.glob("**/*.md"))]
 PAGES = {
     **{name: DOCS / "objectives" / f"{name}.md" for name in OBJECTIVES},
     **{name: DOCS / "exits" / f"{name}.md" for name in CHOICES["exits.kind"]},
+    **{name: DOCS / "policies" / f"{name}.md" for name in POLICIES},
 }
-"""Every objective and every exit with its page."""
+"""Every objective, exit and policy with its page."""
 
 
 def section(file: Path, heading: str) -> str:
@@ -82,20 +83,24 @@ def test_every_training_command_has_settings_that_go_together(file: Path) -> Non
         check(override(load_recipe(recipe), settings))
 
 
-def test_every_objective_and_every_exit_has_its_page_and_no_page_lacks_one() -> None:
-    found = {file for folder in ("objectives", "exits") for file in (DOCS / folder).glob("*.md")}
-    assert found - {DOCS / "objectives" / "README.md", DOCS / "exits" / "README.md"} == set(PAGES.values())
+def test_every_objective_exit_and_policy_has_its_page_and_no_page_lacks_one() -> None:
+    folders = ("objectives", "exits", "policies")
+    found = {file for folder in folders for file in (DOCS / folder).glob("*.md")}
+    assert found - {DOCS / folder / "README.md" for folder in folders} == set(PAGES.values())
     assert all(file.read_text("utf-8").startswith(f"# `{name}`\n") for name, file in PAGES.items())
 
 
-@pytest.mark.parametrize(("folder", "names"), [("objectives", tuple(OBJECTIVES)), ("exits", CHOICES["exits.kind"])])
+@pytest.mark.parametrize(
+    ("folder", "names"),
+    [("objectives", tuple(OBJECTIVES)), ("exits", CHOICES["exits.kind"]), ("policies", tuple(POLICIES))],
+)
 def test_the_index_has_one_row_for_each_page_in_the_order_of_the_code(folder: str, names: tuple[str, ...]) -> None:
     text = (DOCS / folder / "README.md").read_text("utf-8")
     rows = re.findall(r"^\| \[`([\w-]+)`\]\(([\w-]+)\.md\) \|", text, re.MULTILINE)
     assert rows == [(name, name) for name in names]
 
 
-@pytest.mark.parametrize("folder", ["objectives", "exits"])
+@pytest.mark.parametrize("folder", ["objectives", "exits", "policies"])
 def test_the_pages_of_a_folder_have_the_same_headings(folder: str) -> None:
     files = [file for file in PAGES.values() if file.parent.name == folder]
     headings = {file.name: re.findall(r"^## .*$", file.read_text("utf-8"), re.MULTILINE) for file in files}

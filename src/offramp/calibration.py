@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from offramp.data.tokens import Tokens
-from offramp.errors import ConfigError, unknown_name
+from offramp.errors import ConfigError, DataError, unknown_name
 from offramp.policies import POLICIES, policy
 from offramp.policies.calibrate import FINALISTS, calibrate_best
 from offramp.policies.certificate import Certificate
@@ -84,15 +84,18 @@ def certify(
             "The model should have a trained exit below the last, or no text can leave early. Found none: train with "
             "a recipe that trains every exit, such as acl-multi-exit."
         )
+    if truth is not None and len(truth) != len(tokens):
+        raise DataError(f"Every text should have a label. Found {len(truth)} labels of {len(tokens)} texts.")
+    names = SCORED if request.policy == AUTO else (request.policy,)
+    # Before the layers run, because too few texts are refused.
+    selection, _ = divided(len(tokens), request.terms, min(FINALISTS, len(names)))
     pooled = pool(engine, tokens, batch_size, [*exits, engine.depth])
     answers = np.stack([pooled.outputs[depth].logits.argmax(dim=1).numpy() for depth in (*exits, engine.depth)])
     right = None if truth is None else answers == np.asarray(truth)  # (E + 1, N)
     harm = differs(answers) if request.risk == DISAGREEMENT else drops(_given(right))
     known = evidence(harm, exits, engine.depth, right=right)
-    names = SCORED if request.policy == AUTO else (request.policy,)
     # Where there are no labels, to be right is to say what the last exit says.
     wanted = torch.from_numpy(answers[-1] if truth is None else np.asarray(truth))  # (N,)
-    selection, _ = divided(known.texts, request.terms, min(FINALISTS, len(names)))
     fitted = _fit(names, _rows(pooled, selection), wanted[torch.from_numpy(selection)], exits)
     chosen, calibration = calibrate_best(
         {name: _scores(name, pooled, exits, fitted.get(name)) for name in names}, known, request.terms

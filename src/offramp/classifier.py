@@ -16,13 +16,13 @@ import numpy as np
 import torch
 from sklearn.base import BaseEstimator, ClassifierMixin
 
-from offramp.calibration import Request, certify
+from offramp.calibration import PATIENCE, SCORED, Request, certify
 from offramp.config import DEFAULT_RECIPE, Config, changes, load_recipe, override
 from offramp.data.labels import Labels
 from offramp.data.sources import Table, read
 from offramp.data.tokens import Tokens, warn_of_cuts
 from offramp.encoder.load import load_backbone, load_tokenizer
-from offramp.errors import ConfigError, ModelError, TrainingError, unknown_name
+from offramp.errors import ConfigError, DataError, ModelError, TrainingError, unknown_name
 from offramp.exits import checkpoint
 from offramp.exits.label_names import begin_from_names
 from offramp.exits.model import MultiExitConfig, MultiExitModel, build
@@ -31,7 +31,7 @@ from offramp.optimise.journal import Watch
 from offramp.optimise.loop import Loop, Result
 from offramp.optimise.run_folder import claim, fingerprint, finish, finished
 from offramp.optimise.saved_state import SavedState
-from offramp.policies import FITTED, POLICIES, policy
+from offramp.policies import POLICIES, policy
 from offramp.policies.certificate import Certificate
 from offramp.policies.scored import Scored
 from offramp.preparation import (
@@ -45,11 +45,13 @@ from offramp.preparation import (
     token_limit,
     tokenise,
 )
+from offramp.report.curve import Curve, Point, auroc
 from offramp.report.metrics import Evaluation, scores
 from offramp.runtime import certified
 from offramp.runtime.certified import Certified
 from offramp.runtime.engine import Engine, pool, run
-from offramp.runtime.exported import Comparison, export, is_exported, load_exported
+from offramp.runtime.exported import Comparison, export, is_exported, load_exported, refuse
+from offramp.runtime.sweep import Make, Measured, sweep
 from offramp.runtime.torch_engine import TorchEngine
 from offramp.types import Decision, Example, Label, Policy
 
@@ -141,6 +143,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         _check_policy(config)
         labels, learn, held = divide(train, validation, config)
         if folder:
+            refuse(folder)
             checkpoint.vacant(folder, resume, overwrite)
         if folder and resume and checkpoint.is_model(folder):
             ended = self._resume_finished(folder, config, learn, held)
@@ -173,6 +176,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 anew = overwrite and not resume
                 if anew:
                     checkpoint.clear(folder)
+                    certified.write(folder, None)
                 claim(folder / "training", config, fingerprint(learn, held), resume)
                 if anew:
                     checkpoint.forget(folder)
@@ -292,6 +296,47 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         output = pool(self.engine_, tokens, self.batch_size, [depth]).outputs[depth]
         return output.representation, output.label_embeddings
 
+    def curve(self, data: Table, policy: str | None = None) -> Curve:
+        """Accuracy, layers and time of a policy from one threshold to another, and the AUROC of its score.
+
+        The policy is the one in force where that has a threshold, else `confidence`.
+        """
+        name, make = self._swept(policy)
+        truth = encode(self.labels_, data)
+        tokens = self._tokenise(data.examples, warn=False)  # whoever asks has evaluated these texts
+        engine, certified = self.engine_, self.certified_
+        found = sweep(engine, tokens, make, None if certified is None else certified.policy(), self.batch_size)
+
+        def point(kind: str, ran: Measured, threshold: float | None = None) -> Point:
+            predicted, depths = ran.decision.logits.argmax(dim=1).tolist(), ran.decision.depth.tolist()
+            return Point.of(kind, truth, predicted, depths, ran.seconds, threshold)
+
+        swept = [point(name, ran, limit) for limit, ran in zip(found.thresholds, found.swept, strict=True)]
+        calibrated = None
+        if certified is not None and found.calibrated is not None:
+            calibrated = point(certified.certificate.policy, found.calibrated)
+        right = torch.tensor(truth)  # (N,)
+        return Curve(
+            policy=name,
+            points=sorted(swept, key=lambda p: p.mean_layers),
+            full=point("never", found.full),
+            truncated=[point("fixed", ran) for ran in found.truncated.values()],
+            calibrated=calibrated,
+            auroc={
+                depth: auroc(found.scores[depth].tolist(), (answer == right).tolist())
+                if depth in found.scores
+                else None
+                for depth, answer in found.answers.items()
+            },
+            layers=engine.depth,
+            texts=len(truth),
+            timed=found.timed,
+            rounds=found.rounds,
+            batch_size=self.batch_size,
+            engine=engine.name,
+            threads=getattr(engine, "threads", torch.get_num_threads()),
+        )
+
     # --- policy
 
     def calibrate(
@@ -317,6 +362,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     @property
     def certificate(self) -> Certificate | None:
         """What the policy in force promises; None where nothing is promised."""
+        self._check_fitted()
         return self.certified_.certificate if self.certified_ is not None and self._is_certified() else None
 
     def policy_in_force(self) -> dict[str, object]:
@@ -352,6 +398,24 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             found["name"], found.get("threshold", 1.0), found.get("depth", 0), found.get("patience", 2), fitted
         )
 
+    def _swept(self, name: str | None) -> tuple[str, Make]:
+        """The policy that a curve is of, and how it is made with any thresholds."""
+        in_force = str(self.policy_in_force()["name"])
+        chosen = name if name is not None else in_force if in_force in SCORED else "confidence"
+        if chosen not in SCORED:
+            raise unknown_name("policy with a threshold", chosen, SCORED)
+        certified, patience = self.certified_, self.config_.policy.patience
+        fitted = None if certified is None else certified.tensors_of(chosen)
+        if certified is not None and certified.certificate.policy == chosen and not self._is_named():
+            patience = int(certified.certificate.settings.get("patience", PATIENCE))
+
+        def make(thresholds: float | Mapping[int, float]) -> Scored:
+            made = policy(chosen, thresholds, patience=patience, tensors=fitted)
+            assert isinstance(made, Scored)
+            return made
+
+        return chosen, make
+
     def _is_named(self) -> bool:
         """Whether the caller chose a policy."""
         return not (self.policy is None and self.threshold is None and self.depth is None)
@@ -379,7 +443,9 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def save(self, folder: str | Path) -> None:
         """Write a model folder, with its certificate where it has one."""
-        checkpoint.save(Path(folder), self._torch_model(), self.tokenizer_, self.config_)
+        model = self._torch_model()
+        refuse(Path(folder))
+        checkpoint.save(Path(folder), model, self.tokenizer_, self.config_)
         self.save_certificate(folder)
 
     def save_certificate(self, folder: str | Path) -> None:
@@ -401,12 +467,16 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         `max_drop` of it is refused, and nothing is written.
         """
         model = self._torch_model()
+        if not 0 <= max_drop < 1:
+            raise ConfigError(f"`max_drop` should be 0 or more and below 1. Found {max_drop:g}.")
         measured = None if data is None else self._compare(data, max_drop if int8 else None)
         return export(Path(folder), model, self.tokenizer_, self.config_, int8, exits, measured)
 
     def _compare(self, data: Table, most: float | None) -> Comparison:
-        tokens = self._tokenise(data.examples)
-        return Comparison(self.engine_, tokens, encode(self.labels_, data), self.batch_size, most)
+        truth = encode(self.labels_, data)
+        if len(truth) != len(data.examples):
+            raise DataError(f"Every text should have a label. Found {len(truth)} labels of {len(data.examples)} texts.")
+        return Comparison(self.engine_, self._tokenise(data.examples), truth, self.batch_size, most)
 
     def _torch_model(self) -> MultiExitModel:
         self._check_fitted()
@@ -415,11 +485,13 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self.engine_.model
 
     @classmethod
-    def load(cls, folder: str | Path, threads: int | None = None, **parameters: Any) -> Classifier:
+    def load(
+        cls, folder: str | Path, threads: int | None = None, certificate: bool = True, **parameters: Any
+    ) -> Classifier:
         """Read a model folder, as trained or as exported; `parameters` are the constructor's.
 
-        `threads` are those of an exported model, by default one per core. Fitted again, it trains as the model was
-        trained.
+        `threads` are those of an exported model, by default one per core. Without `certificate` the one in the folder
+        is not read, be it void or damaged: to calibrate again. Fitted again, it trains as the model was trained.
         """
         home = Path(folder)
         if is_exported(home):
@@ -430,7 +502,8 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             model, tokenizer, config = checkpoint.load(home)
             classifier = cls._with(config, parameters)
             classifier._adopt(model, tokenizer, config)
-        classifier.certified_ = certified.read(home, classifier.engine_)
+        if certificate:
+            classifier.certified_ = certified.read(home, classifier.engine_)
         return classifier
 
     @classmethod
@@ -439,10 +512,9 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
 
 def _check_policy(config: Config) -> None:
-    """Refuse a threshold that the policy cannot have, before the training and not after."""
+    """Refuse a threshold that the policy cannot have, or a policy to be fitted, before the training and not after."""
     wanted = config.policy
-    if wanted.name not in FITTED:
-        policy(wanted.name, wanted.threshold, wanted.depth, wanted.patience)
+    policy(wanted.name, wanted.threshold, wanted.depth, wanted.patience)
 
 
 def _written(value: Any) -> str:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from offramp.classifier import Classifier
     from offramp.data.sources import Table
     from offramp.optimise.loop import Result
+    from offramp.report.curve import Curve
     from offramp.report.exit_map import ExitMap
     from offramp.report.metrics import Evaluation
 
@@ -99,22 +100,31 @@ def evaluate(
     label: LabelColumn = None,
     report: Annotated[Path | None, typer.Option(help="Also write a page with pictures to this file.")] = None,
     map_depth: Annotated[int | None, typer.Option("--map", help="Exit whose representations the page maps.")] = None,
+    with_curve: Annotated[
+        bool, typer.Option("--curve", help="Also run the policy at many thresholds: accuracy, layers, time per text.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Score a model on labelled texts, under a policy and exit by exit."""
     classifier = _load(model, policy, threshold, depth, threads)
     _check_map(classifier, map_depth, report)
     table = _read(classifier, data, text, label)
+    curve = classifier.curve(table) if with_curve else None  # first, because it may be refused
     evaluation = classifier.evaluate(table)
     if report:
         title = f"{model.name} on {Path(data).name}"
-        _write_report(report, title, classifier, evaluation, model, table, map_depth)
+        _write_report(report, title, classifier, evaluation, model, table, map_depth, curve)
+    certificate = classifier.certificate
     if as_json:
-        _print_json(evaluation.to_json())
-    else:
-        _print_evaluation(evaluation)
-        if classifier.certificate is not None:
-            typer.echo(classifier.certificate.promises())
+        found = evaluation.to_json()
+        found |= {} if certificate is None else {"certificate": json.loads(certificate.to_json())}
+        _print_json(found | ({} if curve is None else {"curve": curve.to_json()}))
+        return
+    _print_evaluation(evaluation)
+    if certificate is not None:
+        typer.echo(certificate.promises())
+    if curve is not None:
+        _print_curve(curve)
 
 
 @app.command()
@@ -136,7 +146,7 @@ def calibrate(
     """Choose when texts may leave, with a guarantee, from texts the model was not trained on."""
     from offramp.data.sources import read
 
-    classifier = _load(model, threads=threads)
+    classifier = _load(model, threads=threads, certificate=False)
     columns = classifier.config_.data
     table = read(
         data,
@@ -169,9 +179,9 @@ def export(
     as_json: Json = False,
 ) -> None:
     """Write a model as ONNX segments, for onnxruntime."""
-    classifier = _load(model)
     if int8 and data is None:
         raise UserError("`--int8` should come with `--data FILE`: labelled texts on which the loss is measured.")
+    classifier = _load(model)
     table = None if data is None else _read(classifier, data, text, label)
     found = classifier.export(out, int8, _exits(classifier, exits), table, max_drop)
     if as_json:
@@ -242,14 +252,16 @@ def demo(
     settings: Annotated[list[str] | None, typer.Option("--set", help="Change a field: optimise.epochs=3.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Train on the built-in support-desk messages, leave early on unseen ones, and write the report."""
-    from offramp.demo import QUESTIONS, data_file
+    """Train on the built-in support-desk messages, calibrate, leave early on unseen ones, and write the report."""
+    from offramp.demo import MAX_DROP, QUESTIONS, data_file
 
     result, _ = _train(
         str(data_file("train")), out, str(data_file("validation")), recipe, None, None, None, None, settings or [],
         resume=False, overwrite=True,
     )  # fmt: skip
-    classifier = _load(out, "confidence", None, None)
+    classifier = _load(out)
+    certificate = classifier.calibrate(_read(classifier, str(data_file("calibration")), None, None), MAX_DROP)
+    classifier.save_certificate(out)
     test = _read(classifier, str(data_file("test")), None, None)
     evaluation = classifier.evaluate(test)
     report = out / "report.html"
@@ -257,12 +269,14 @@ def demo(
     answers = classifier.decide(list(QUESTIONS))
     if as_json:
         found = [{"text": q, **asdict(a)} for q, a in zip(QUESTIONS, answers, strict=True)]
-        _print_json({"out": str(out), "report": str(report), "test": evaluation.to_json(), "answers": found})
+        record = {"test": evaluation.to_json(), "certificate": json.loads(certificate.to_json()), "answers": found}
+        _print_json({"out": str(out), "report": str(report), **record})
         return
     for question, answer in zip(QUESTIONS, answers, strict=True):
         typer.echo(f"{answer.label:<15} {answer.probability:.2f}  depth {answer.depth}  {question}")
     typer.echo("")
     _print_evaluation(evaluation)
+    typer.echo(f"policy {certificate.policy}: {certificate.promises()}")
     typer.echo(f"\ntrained in {result.seconds:.0f} s; model {out}, report {report}")
 
 
@@ -336,13 +350,15 @@ def _load(
     threshold: float | None = None,
     depth: int | None = None,
     threads: int | None = None,
+    certificate: bool = True,
 ) -> Classifier:
     from offramp.classifier import Classifier
 
-    classifier = Classifier.load(model, threads, policy=policy, threshold=threshold, depth=depth)
+    classifier = Classifier.load(model, threads, certificate, policy=policy, threshold=threshold, depth=depth)
     chosen = classifier.policy_in_force()
     trained = classifier.engine_.trained
-    if chosen["name"] == "fixed" and chosen["depth"] not in trained:
+    # An exit that was not exported is refused later.
+    if chosen["name"] == "fixed" and chosen["depth"] not in trained and chosen["depth"] in classifier.engine_.exits:
         _say(f"warning: the exit at depth {chosen['depth']} was not trained; trained: {', '.join(map(str, trained))}")
     return classifier
 
@@ -373,6 +389,7 @@ def _write_report(
     model: Path,
     data: Table,
     map_depth: int | None = None,
+    curve: Curve | None = None,
 ) -> None:
     from offramp.config import to_mapping
     from offramp.report.history import read_history
@@ -386,8 +403,10 @@ def _write_report(
         "labels": str(len(classifier.labels_)),
         "policy": ", ".join(f"{k} {v}" if k != "name" else str(v) for k, v in evaluation.policy.items()),
     }
+    if classifier.certificate is not None:
+        facts["certificate"] = classifier.certificate.promises()
     history = read_history(model / "training" / "log.jsonl")
-    page = render(title, evaluation, history, to_mapping(config), facts, _map(classifier, data, map_depth))
+    page = render(title, evaluation, history, to_mapping(config), facts, _map(classifier, data, map_depth), curve)
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(page, "utf-8")
@@ -430,6 +449,23 @@ def _print_evaluation(evaluation: Evaluation) -> None:
         cells = [f"{value:.4f}" if row.trained else "untrained" for value in (row.accuracy, row.macro_f1, row.mcc)]
         table.add_row(str(row.depth), *cells, str(evaluation.depths[row.depth]))
     Console(highlight=False).print(table)
+
+
+def _print_curve(curve: Curve) -> None:
+    from rich.console import Console
+    from rich.table import Table as RichTable
+
+    from offramp.report.curve import conditions, found
+
+    points, judged = RichTable("policy", "threshold", "accuracy", "layers", "ms per text"), RichTable("depth", "AUROC")
+    for point in curve.rows():
+        points.add_row(*point)
+    for exit in curve.judged():
+        judged.add_row(*exit)
+    typer.echo("")
+    Console(highlight=False).print(points)
+    typer.echo(f"{found(curve)}\n{conditions(curve)}\n\nHow well {curve.policy} tells right answers from wrong ones:")
+    Console(highlight=False).print(judged)
 
 
 def _print_json(value: Any) -> None:

@@ -29,7 +29,7 @@ def arguments(words: str, model: Path, tables: Path, out: Path) -> list[str]:
         ("train TRAIN --out OUT --set optimize.epochs=2", "part of the configuration. Did you mean 'optimise'"),
         ("train TRAIN --out OUT --set epochs", "A setting should look like key=value. Found `epochs`."),
         ("train TRAIN --out OUT --set optimise.epochs=0", "`optimise.epochs` should be between 1 and"),
-        ("train TRAIN --out OUT --set policy.name=confidence --set policy.threshold=1.7", "`threshold` should be between 0"),
+        ("train TRAIN --out OUT --set policy.name=margin --set policy.threshold=2", "`threshold` should be between 0"),
         ("train TRAIN --out OUT --seed -1", "`optimise.seed` should be between 0 and"),
         ("demo --out OUT --set optimise.epochs=two", "`optimise.epochs` should be a whole number. Found `two`."),
         ("evaluate MODEL TEST --policy confidense", "`confidense` is not a known policy. Did you mean 'confidence' or"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 import shutil
@@ -15,6 +16,7 @@ from sklearn.metrics import f1_score, matthews_corrcoef
 
 from offramp import Classifier
 from offramp.data.sources import read
+from offramp.runtime import sweep
 from offramp.types import Batch
 
 Run = Callable[..., Any]
@@ -172,6 +174,72 @@ def test_every_kind_of_exit_can_be_mapped(
     ran = offramp("evaluate", tmp_path / "model", tables / "test.csv", "--report", page, "--map", 4)
     assert (ran.code, ran.err) == (0, "")
     assert heading(page) == ["4"]
+
+
+# The speed-quality curve, and the certificate.
+
+
+@pytest.fixture
+def short_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody here looks at times."""
+    monkeypatch.setattr(sweep, "ROUNDS", 1)
+
+
+@pytest.mark.usefixtures("short_rounds")
+def test_a_curve_is_printed_as_json_as_a_table_and_on_the_page(
+    offramp: Run, staged: Any, tables: Path, tmp_path: Path
+) -> None:
+    page = tmp_path / "page.html"
+    asked = ("evaluate", staged.folder, tables / "test.csv", "--curve", "--policy", "margin", "--report", page)
+    found = offramp(*asked, "--json").json
+    curve = found["curve"]
+    assert (curve["policy"], curve["texts"], curve["layers"], curve["calibrated"]) == ("margin", 30, 4, None)
+    assert [point["accuracy"] for point in curve["truncated"]] == [row["accuracy"] for row in found["by_exit"][:3]]
+    assert curve["full"]["accuracy"] == found["by_exit"][-1]["accuracy"]
+    assert page.read_text("utf-8").count(">Speed and quality</h2>") == 1
+    ran = offramp(*asked)
+    assert (ran.code, ran.err) == (0, "")
+    said = " ".join(ran.out.split())
+    assert "nobody leaves" in said
+    assert "which flatters them a little" in said
+    for point in curve["points"]:
+        assert f"{point['accuracy']:.4f} │ {point['mean_layers']:.2f} │" in said
+    assert [f"│ {depth} │ " in said for depth in curve["auroc"]] == [True] * 4
+
+
+def test_without_being_asked_for_there_is_no_curve(offramp: Run, staged: Any, tables: Path, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    found = offramp("evaluate", staged.folder, tables / "test.csv", "--report", page, "--json").json
+    assert not {"curve", "certificate"} & set(found)
+    assert "Speed and quality" not in page.read_text("utf-8")
+
+
+def test_a_model_with_one_trained_exit_has_nothing_to_sweep(offramp: Run, model: Path, tables: Path) -> None:
+    ran = offramp("evaluate", model, tables / "test.csv", "--curve")
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.startswith("error: A model should have a trained exit below the last for its policy to be swept.")
+    assert "nothing to sweep: train with a recipe that trains every exit" in ran.err
+
+
+@pytest.mark.usefixtures("short_rounds")
+def test_the_certificate_stands_in_the_record_on_the_page_and_on_the_curve(
+    offramp: Run, staged: Any, tables: Path, toy: Run, write_table: Run, tmp_path: Path
+) -> None:
+    model, page = Path(shutil.copytree(staged.folder, tmp_path / "model")), tmp_path / "page.html"
+    held_out = write_table(tmp_path / "held-out.csv", list(zip(*toy(120, seed=5), strict=True)))
+    wanted = ("--max-disagreement", 0.6, "--policy", "confidence", "--json")
+    certificate = offramp("calibrate", model, held_out, *wanted).json
+    found = offramp("evaluate", model, tables / "test.csv", "--curve", "--report", page, "--json").json
+    assert found["certificate"] == certificate
+    told = found["curve"]["calibrated"]
+    assert (told["accuracy"], told["mean_layers"]) == (found["accuracy"], found["mean_depth"])
+    promise = Classifier.load(model).certificate
+    assert promise is not None
+    assert f"<dt>certificate</dt><dd>{html.escape(promise.promises())}</dd>" in page.read_text("utf-8")
+    # Under another policy nothing is promised.
+    other = ("evaluate", model, tables / "test.csv", "--policy", "never", "--report", page, "--json")
+    assert "certificate" not in offramp(*other).json
+    assert "<dt>certificate</dt>" not in page.read_text("utf-8")
 
 
 def test_a_log_from_before_there_were_phases_gives_a_page(

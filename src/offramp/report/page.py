@@ -10,6 +10,8 @@ from offramp.config import AlignmentConfig
 from offramp.errors import MissingExtra
 from offramp.report import captions, figures
 from offramp.report.canvas import need_matplotlib
+from offramp.report.curve import Curve, speed_quality
+from offramp.report.curve import caption as curve_caption
 from offramp.report.exit_map import MOST_CLOSE, ExitMap, draw_map
 from offramp.report.history import History
 from offramp.report.markup import details, figure, section, table, text
@@ -33,15 +35,17 @@ def render(
     config: Mapping[str, Any],
     facts: Mapping[str, str],
     seen: ExitMap | None = None,
+    curve: Curve | None = None,
 ) -> str:
-    """The report of a run: facts, headline numbers, exits, depths, confusions, a map, training, configuration.
+    """The report of a run: facts, headline numbers, exits, depths, confusions, speed, a map, training, configuration.
 
     What has no data is left out. Without matplotlib the page has the tables and the numbers, and says what is missing.
     """
     parts = [
         f"{HEAD}<title>{text(title)}</title>\n<style>{CSS}</style>\n</head>\n<body>\n<main>",
-        _header(title, facts, drawn=evaluation is not None or seen is not None or history != History()),
+        _header(title, facts, drawn=any((evaluation, seen, curve)) or history != History()),
         "" if evaluation is None else _evaluation(evaluation),
+        "" if curve is None else _curve(curve),
         "" if seen is None else _map(seen),
         _training(history, config),
         _configuration(config),
@@ -107,6 +111,22 @@ def _evaluation(evaluation: Evaluation) -> str:
     parts.append(section("depths", "Where texts left", by_depth, left))
     parts.append(section("confusion", "What was confused", matrix, confused if pairs else "", layout=layout))
     return "\n".join(parts)
+
+
+def _curve(found: Curve) -> str:
+    drawn = figure("Speed and quality", curve_caption(found), lambda: speed_quality(found))
+    rows = list(found.rows())
+    points = table(
+        "Every point of the figure", ("Policy", "Threshold", "Accuracy", "Mean layers", "ms per text"), rows, "lnnnn"
+    )
+    judged = table(
+        f"How often {found.policy} scores a right answer of the exit above a wrong one",
+        ("Depth", "AUROC"),
+        list(found.judged()),
+        "ln",
+    )
+    folded = details(f"All {len(rows)} points as a table", points)
+    return section("curve", "Speed and quality", f"<div>{drawn}{folded}</div>", judged, layout="stack")
 
 
 def _map(found: ExitMap) -> str:

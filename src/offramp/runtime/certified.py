@@ -1,12 +1,14 @@
 """MODEL -> FAST MODEL: a calibrated policy beside its model.
 
-`certificate.json` is what the policy promises; `policy.safetensors` is what was fitted to held-out texts, for policies
-that are. A certificate holds for one model on one engine: beside any other it is void, and says so.
+`certificate.json` is what the policy promises, with a seal, the SHA-256 of the rest; `policy.safetensors` is what was
+fitted to held-out texts, for policies that are. A certificate holds for one model on one engine: beside any other it is
+void, and says so.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import warnings
 from collections.abc import Mapping
@@ -17,13 +19,14 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
-from offramp.errors import ModelError
+from offramp.errors import ConfigError, ModelError
 from offramp.policies import policy
 from offramp.policies.certificate import Certificate
 from offramp.runtime.engine import Engine
 from offramp.types import Policy
 
 CERTIFICATE, FITTED = "certificate.json", "policy.safetensors"
+SEAL = "seal"
 
 
 class VoidCertificate(UserWarning):
@@ -56,7 +59,7 @@ def write(folder: Path, certified: Certified | None) -> None:
         if certified is not None:
             if certified.tensors:
                 _replace(folder / FITTED, _bytes(certified.tensors))
-            _replace(folder / CERTIFICATE, certified.certificate.to_json().encode())
+            _replace(folder / CERTIFICATE, _sealed(certified.certificate))
     except OSError as error:
         raise ModelError(f"The certificate cannot be written to `{folder}`: {error.strerror or error}.") from error
 
@@ -66,9 +69,9 @@ def read(folder: Path, engine: Engine) -> Certified | None:
     if not (folder / CERTIFICATE).is_file():
         return None
     try:
-        certificate = Certificate.from_json((folder / CERTIFICATE).read_text("utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise ModelError(f"The certificate in `{folder}` cannot be read: {error}. Calibrate again.") from error
+        certificate = _unsealed((folder / CERTIFICATE).read_bytes())
+    except (OSError, ValueError, RecursionError) as error:
+        raise _damaged(folder, error) from error
     if (certificate.fingerprint, certificate.engine) != (engine.fingerprint(), engine.name):
         warnings.warn(
             f"The certificate in `{folder}` is void: it is about another model, or about this one on another engine "
@@ -77,7 +80,12 @@ def read(folder: Path, engine: Engine) -> Certified | None:
             stacklevel=2,
         )
         return None
-    return Certified(certificate, _fitted(folder, str(certificate.settings.get("fitted", ""))))
+    found = Certified(certificate, _fitted(folder, str(certificate.settings.get("fitted", ""))))
+    try:
+        found.policy()
+    except (ConfigError, ValueError) as error:
+        raise _damaged(folder, error) from error
+    return found
 
 
 def digest(tensors: Mapping[str, Tensor]) -> str:
@@ -95,10 +103,32 @@ def _fitted(folder: Path, wanted: str) -> dict[str, Tensor]:
     try:
         content = (folder / FITTED).read_bytes()
         if hashlib.sha256(content).hexdigest() != wanted:
-            raise ModelError(f"`{folder / FITTED}` is not what was written. Calibrate again.")
+            raise ModelError(f"`{folder / FITTED}` is not what was written. Run `offramp calibrate` again.")
         return load(content)
     except (OSError, SafetensorError) as error:
-        raise ModelError(f"`{folder / FITTED}` cannot be read: {error}. Calibrate again.") from error
+        raise ModelError(f"`{folder / FITTED}` cannot be read: {error}. Run `offramp calibrate` again.") from error
+
+
+def _damaged(folder: Path, error: Exception) -> ModelError:
+    said = str(error).rstrip(".")
+    return ModelError(f"The certificate in `{folder}` cannot be read: {said}. Run `offramp calibrate` again.")
+
+
+def _sealed(certificate: Certificate) -> bytes:
+    content = certificate.to_json()
+    seal = hashlib.sha256(content.encode()).hexdigest()
+    return (json.dumps(json.loads(content) | {SEAL: seal}, indent=1, ensure_ascii=False) + "\n").encode()
+
+
+def _unsealed(content: bytes) -> Certificate:
+    """The certificate in a file: one whose numbers were changed would promise what nobody has tested."""
+    record = json.loads(content)
+    if isinstance(record, dict):
+        record.pop(SEAL, None)
+    certificate = Certificate.from_json(json.dumps(record))
+    if content != _sealed(certificate):
+        raise ValueError("it is not what was written")
+    return certificate
 
 
 def _replace(file: Path, content: bytes) -> None:

@@ -8,7 +8,7 @@ from typing import Protocol
 import torch
 
 from offramp.data.sampling import sorted_batches
-from offramp.data.tokens import Tokens
+from offramp.data.tokens import CHUNK, Tokens
 from offramp.policies.replay import Pooled
 from offramp.types import Batch, Decision, ExitOutput, Policy
 
@@ -72,7 +72,7 @@ def pool(engine: Engine, tokens: Tokens, batch_size: int, depths: Collection[int
             found.setdefault(depth, []).append(output)
     back = torch.tensor(order).argsort()
     return Pooled(
-        tokens.batch(range(len(tokens))),
+        _narrow(tokens),
         {
             depth: ExitOutput(
                 torch.cat([part.representation.float().cpu() for part in parts])[back],
@@ -88,5 +88,16 @@ def _passes(
     engine: Engine, tokens: Tokens, batch_size: int, depths: Collection[int] | None
 ) -> Iterator[tuple[list[int], dict[int, ExitOutput]]]:
     for rows in sorted_batches(tokens.lengths, batch_size):
-        with torch.inference_mode():
-            yield rows, engine.outputs(tokens.batch(rows), depths)
+        yield rows, engine.outputs(tokens.batch(rows), depths)
+
+
+def _narrow(tokens: Tokens) -> Batch:
+    """All texts as one batch, in numbers of 4 bytes and a mask of 1: a whole data set is padded to its longest text."""
+    width = int(tokens.lengths.max(initial=0))
+    ids = torch.full((len(tokens), width), tokens.pad, dtype=torch.int32)  # (N, T)
+    mask = torch.zeros(len(tokens), width, dtype=torch.bool)  # (N, T)
+    for start in range(0, len(tokens), CHUNK):
+        part = tokens.batch(range(start, min(start + CHUNK, len(tokens))))
+        here = slice(start, start + len(part)), slice(part.input_ids.shape[1])
+        ids[here], mask[here] = part.input_ids.int(), part.mask.bool()
+    return Batch(ids, mask)

@@ -42,7 +42,10 @@ class TorchEngine:
     def fingerprint(self) -> str:
         """A hash of the weights and of what they are used for."""
         config = self.model.config
-        found = hashlib.sha256(json.dumps([config.labels, config.max_tokens, config.trained_exits]).encode())
+        # The last three change what an exit says of the same weights.
+        facts = [config.labels, config.max_tokens, config.trained_exits, config.exit_kind]
+        facts += [config.exit_heads, config.exit_temperature, config.exit_window]
+        found = hashlib.sha256(json.dumps(facts).encode())
         for name, tensor in self.model.state_dict().items():
             found.update(name.encode())
             found.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy())
