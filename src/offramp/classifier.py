@@ -49,7 +49,7 @@ from offramp.report.curve import Curve, Point, auroc
 from offramp.report.metrics import Evaluation, scores
 from offramp.runtime import certified
 from offramp.runtime.certified import Certified
-from offramp.runtime.engine import Engine, pool, run
+from offramp.runtime.engine import Engine, answers, pool, run
 from offramp.runtime.exported import Comparison, export, is_exported, load_exported, refuse
 from offramp.runtime.sweep import Make, Measured, sweep
 from offramp.runtime.torch_engine import TorchEngine
@@ -176,7 +176,8 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 anew = overwrite and not resume
                 if anew:
                     checkpoint.clear(folder)
-                    certified.write(folder, None)
+                    if folder.is_dir():
+                        certified.write(folder, None)
                 claim(folder / "training", config, fingerprint(learn, held), resume)
                 if anew:
                     checkpoint.forget(folder)
@@ -278,12 +279,11 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         truth = encode(self.labels_, data)
         tokens = self._tokenise(data.examples)
         decision = self._run(tokens)
-        each = pool(self.engine_, tokens, self.batch_size).outputs
         return Evaluation.of(
             truth,
             decision.logits.argmax(dim=1).tolist(),
             decision.depth.tolist(),
-            {depth: output.logits.argmax(dim=1).tolist() for depth, output in each.items()},
+            answers(self.engine_, tokens, self.batch_size),
             self.engine_.trained,
             self.engine_.depth,
             list(self.labels_.names),

@@ -392,6 +392,7 @@ def _write_report(
     curve: Curve | None = None,
 ) -> None:
     from offramp.config import to_mapping
+    from offramp.report.captions import policy as in_words
     from offramp.report.history import read_history
     from offramp.report.page import render
 
@@ -401,7 +402,7 @@ def _write_report(
         "backbone": config.encoder.backbone,
         "layers": str(classifier.engine_.depth),
         "labels": str(len(classifier.labels_)),
-        "policy": ", ".join(f"{k} {v}" if k != "name" else str(v) for k, v in evaluation.policy.items()),
+        "policy": in_words(evaluation.policy),
     }
     if classifier.certificate is not None:
         facts["certificate"] = classifier.certificate.promises()

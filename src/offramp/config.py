@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import functools
 import inspect
 import itertools
 import json
@@ -350,7 +351,7 @@ def from_mapping(tree: Mapping[str, Any]) -> Config:
             values[key] = str(value)
             continue
         _check_key(key)
-        stage = typing.get_type_hints(Config)[key]
+        stage = _hints(Config)[key]
         if not isinstance(value, Mapping):
             raise ConfigError(f"`{key}` should be a table of fields. Found {value!r}.")
         fields: dict[str, Any] = {}
@@ -397,7 +398,7 @@ def describe() -> dict[str, tuple[Any, str]]:
     """Every dotted field with its default and its help text."""
     found: dict[str, tuple[Any, str]] = {}
     for stage in (f for f in dataclasses.fields(Config) if f.name not in ("recipe", "about")):
-        kind = typing.get_type_hints(Config)[stage.name]
+        kind = _hints(Config)[stage.name]
         body = typing.cast(ast.ClassDef, ast.parse(inspect.getsource(kind)).body[0]).body
         for target, text in itertools.pairwise(body):
             if isinstance(target, ast.AnnAssign) and isinstance(text, ast.Expr) and isinstance(target.target, ast.Name):
@@ -408,7 +409,7 @@ def describe() -> dict[str, tuple[Any, str]]:
 
 def _check_key(key: str) -> None:
     stage, _, name = key.partition(".")
-    hints = typing.get_type_hints(Config)
+    hints = _hints(Config)
     stages = [k for k in hints if k not in ("recipe", "about")]
     if stage not in stages:
         raise unknown_name("part of the configuration", stage, stages)
@@ -420,10 +421,16 @@ def _check_key(key: str) -> None:
         raise ConfigError(f"`{key}` should be followed by a field's name.")
 
 
+@functools.cache
+def _hints(kind: type) -> dict[str, Any]:
+    """The types of a dataclass's fields; evaluating them takes long, and they do not change."""
+    return typing.get_type_hints(kind)
+
+
 def _field_type(stage: str, name: str) -> Any:
     if not name:
         raise ConfigError(f"A setting should name a field, such as `{stage}.name=value`. Found `{stage}`.")
-    return typing.get_type_hints(typing.get_type_hints(Config)[stage])[name]
+    return _hints(_hints(Config)[stage])[name]
 
 
 def _parse(raw: str, kind: Any, key: str) -> Any:

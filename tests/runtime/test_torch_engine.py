@@ -38,6 +38,7 @@ shapes = st.fixed_dictionaries(
 )
 thresholds = st.floats(0.34, 0.99) | st.floats(0, 1)
 few = settings(max_examples=20, deadline=None)
+fewer = settings(max_examples=8, deadline=None)  # there are many policies
 
 Make = Callable[[str, str], MultiExitModel]
 Tokens = Callable[..., Batch]
@@ -316,7 +317,7 @@ def slowly(model: MultiExitModel, batch: Batch, name: str, thresholds: dict[int,
 
 
 @every_policy
-@few
+@fewer
 @given(shape=shapes, exits=subsets, shares=shares)
 def test_under_every_policy_a_text_leaves_where_and_with_what_it_would_alone(
     model_of: Make,
@@ -337,7 +338,7 @@ def test_under_every_policy_a_text_leaves_where_and_with_what_it_would_alone(
 
 
 @every_policy
-@few
+@fewer
 @given(shape=shapes, exits=subsets, shares=shares, chance=st.randoms(use_true_random=False))
 def test_under_every_policy_neither_order_nor_company_nor_padding_changes_an_answer(
     model_of: Make,
@@ -364,7 +365,7 @@ def test_under_every_policy_neither_order_nor_company_nor_padding_changes_an_ans
 
 
 @every_policy
-@few
+@fewer
 @given(shape=shapes, exits=subsets, ladder=st.lists(shares, min_size=2, max_size=4))
 def test_under_every_policy_depth_never_falls_when_thresholds_rise(
     model_of: Make,
@@ -385,7 +386,7 @@ def test_under_every_policy_depth_never_falls_when_thresholds_rise(
 
 
 @every_policy
-@few
+@fewer
 @given(shape=shapes, exits=subsets, shares=shares, trained_exits=subsets)
 def test_a_replay_of_what_all_exits_said_gives_the_depths_of_the_engine(
     model_of: Make,

@@ -151,8 +151,19 @@ def policy(settings: Mapping[str, object]) -> str:
 
     >>> policy({"name": "confidence", "threshold": 0.9})
     'confidence (threshold 0.9)'
+    >>> policy({"name": "margin", "thresholds": {1: 0.906587, 4: 0.5}, "certified": True})
+    'margin (thresholds 0.907 at depth 1, 0.5 at depth 4; certified)'
     """
-    rest = ", ".join(f"{name} {value}" for name, value in settings.items() if name != "name")
+    said = []
+    for name, value in settings.items():
+        if name == "certified":
+            said += ["certified"] if value else []
+        elif isinstance(value, Mapping):
+            each = ", ".join(f"{threshold:.3g} at depth {depth}" for depth, threshold in value.items())
+            said += [f"{name} {each}"] if each else []
+        elif name != "name":
+            said.append(f"{name} {value}")
+    rest = "; ".join(said)
     return f"{settings.get('name', '')} ({rest})".strip() if rest else str(settings.get("name", ""))
 
 

@@ -124,7 +124,8 @@ def speed_quality(curve: Curve) -> str:
             axes.grid(axis="y")
             axes.margins(y=0.12)
         left.set_ylabel("accuracy")
-        marks.legend_above(left, columns=4)
+        # Of the figure and not of a panel, which would shrink for it.
+        figure.legend(*left.get_legend_handles_labels(), loc="outside upper left", ncols=4)
 
     return svg("curve", 3.4, draw, width=1.6 * WIDTH)
 

@@ -84,6 +84,15 @@ def pool(engine: Engine, tokens: Tokens, batch_size: int, depths: Collection[int
     )
 
 
+def answers(engine: Engine, tokens: Tokens, batch_size: int) -> dict[int, list[int]]:
+    """The class that every exit gives every text, by depth."""
+    found = {depth: torch.zeros(len(tokens), dtype=torch.int64) for depth in engine.exits}
+    for rows, outputs in _passes(engine, tokens, batch_size, None):
+        for depth, output in outputs.items():
+            found[depth][torch.tensor(rows)] = output.logits.argmax(dim=1).cpu()
+    return {depth: classes.tolist() for depth, classes in found.items()}
+
+
 def _passes(
     engine: Engine, tokens: Tokens, batch_size: int, depths: Collection[int] | None
 ) -> Iterator[tuple[list[int], dict[int, ExitOutput]]]:
