@@ -97,6 +97,8 @@ STRATEGIES = Measurement(
 def recipes_table(measured: Measurement = RECIPES) -> str:
     """A row per recipe, a column per data set: accuracy of the last exit."""
     runs = measured.runs()
+    if not runs:
+        return "Not measured yet."
     rows = {f"`{name}`": [_cell(_of(runs, name, task), "accuracy") for task in measured.tasks] for name in _names(runs)}
     rows["always the largest class"] = [_cell(_of(runs, None, task)[:1], "majority") for task in measured.tasks]
     head = ["recipe", *(f"{task.name}: {task.about}" for task in measured.tasks)]
@@ -106,6 +108,8 @@ def recipes_table(measured: Measurement = RECIPES) -> str:
 def strategies_table() -> str:
     """For each data set, a row per recipe and a column per exit."""
     runs = STRATEGIES.runs()
+    if not runs:
+        return "Not measured yet."
     lines: list[str] = []
     for task in STRATEGIES.tasks:
         here = [run for run in runs if run["task"] == task.name]
@@ -171,7 +175,7 @@ def _table(head: Sequence[str], rows: dict[str, list[str]]) -> list[str]:
 
 
 def _seeds(runs: Sequence[Run]) -> str:
-    counts = list(Counter((run["recipe"], run["task"]) for run in runs).values()) or [0]
+    counts = Counter((run["recipe"], run["task"]) for run in runs).values()
     if max(counts) < 2:
         return "one seed"
     seeds = str(min(counts)) if min(counts) == max(counts) else f"{min(counts)} to {max(counts)}"
