@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from benchmarks import alignment, contrast, objectives, prediction, training
+from benchmarks import alignment, contrast, early_exit, objectives, prediction, stages, streaming, training
 from benchmarks.record import Ratio, write
 
 BENCHMARKS = {
@@ -13,6 +13,9 @@ BENCHMARKS = {
     "contrast": contrast.run,
     "objectives": objectives.run,
     "prediction": prediction.run,
+    "stages": stages.run,
+    "early-exit": early_exit.run,
+    "streaming": streaming.run,
 }
 
 

@@ -53,6 +53,8 @@ def configs(draw: st.DrawFn) -> Config:
         if key in CHOICES:
             names = st.sampled_from(CHOICES[key])
             value: Any = draw(names if kind is str else st.lists(names, max_size=3))
+        elif kind is bool:
+            value = draw(st.booleans())
         elif kind is int:
             value = draw(st.integers(int(low), int(high)))
         elif kind is float:
@@ -101,7 +103,7 @@ def test_a_recipe_keeps_the_defaults_it_does_not_change() -> None:
     assert (acl.alignment.scope, acl.alignment.threshold) == ("exact", 90.0)
 
 
-@pytest.mark.parametrize(("name", "hint"), [("alc", "'acl'"), ("../acl", "'acl'"), ("qqq", "Known: acl, ")])
+@pytest.mark.parametrize(("name", "hint"), [("alc", "'acl'"), ("../acl", "'acl'"), ("qqq", "Known: 2st, ")])
 def test_an_unknown_recipe_gets_the_near_names(name: str, hint: str) -> None:
     with pytest.raises(ConfigError, match=rf"is not a known recipe\. .*{hint}"):
         load_recipe(name)
@@ -159,14 +161,13 @@ def test_settings_apply_in_order_and_leave_the_rest() -> None:
         ("objective.name=sl", r"`sl` is not a known value of `objective\.name`\. Did you mean 'scl'"),
         ("data.views=dropout,shufle", r"`shufle` is not a known value of `data\.views`\. Did you mean 'shuffle'\?"),
         ("alignment.aggregator=mgd", r"`mgd` is not a known value of `alignment\.aggregator`\. Did you mean 'mgda'"),
-        ("policy.name=nevr", r"`nevr` is not a known value of `policy\.name`\. Did you mean 'never'\?"),
+        ("policy.name=nevr", r"`nevr` is not a known value of `policy\.name`\. Did you mean 'never' or"),
         ("optimise.epochs=many", r"^`optimise\.epochs` should be a whole number\. Found `many`\.$"),
         ("optimise.epochs=2.5", r"^`optimise\.epochs` should be a whole number\. Found 2\.5\.$"),
         ("optimise.epochs=true", r"^`optimise\.epochs` should be a whole number\. Found True\.$"),
         ("optimise.epochs=", r"^`optimise\.epochs` should be a whole number\. Found ``\.$"),
         ("optimise.lr_exit=fast", r"^`optimise\.lr_exit` should be a number\. Found `fast`\.$"),
         ("optimise.lr_exit=nan", r"^`optimise\.lr_exit` should be between 0 and 10\. Found nan\.$"),
-        ("policy.threshold=1.7", r"^`policy\.threshold` should be between 0 and 1\. Found 1\.7\.$"),
         ("optimise.epochs=0", r"^`optimise\.epochs` should be between 1 and 1e\+06\. Found 0\.$"),
     ],
 )

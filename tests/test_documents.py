@@ -31,8 +31,9 @@ DOCUMENTS = [*ROOT.glob("*.md"), *sorted(DOCS.glob("**/*.md"))]
 PAGES = {
     **{name: DOCS / "objectives" / f"{name}.md" for name in OBJECTIVES},
     **{name: DOCS / "exits" / f"{name}.md" for name in CHOICES["exits.kind"]},
+    **{name: DOCS / "policies" / f"{name}.md" for name in POLICIES},
 }
-"""Every objective and every exit with its page."""
+"""Every objective, exit and policy with its page."""
 
 
 def section(file: Path, heading: str) -> str:
@@ -47,7 +48,7 @@ def anchor(heading: str) -> str:
     return re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/settings.md", "docs/which-objective.md"])
+@pytest.mark.parametrize("name", ["README.md", "docs/settings.md", "docs/strategies.md", "docs/which-objective.md"])
 def test_a_rendered_document_has_not_drifted_from_its_results(name: str) -> None:
     assert rendered()[ROOT / name] == (ROOT / name).read_text("utf-8"), "run: python -m docs render"
 
@@ -82,20 +83,24 @@ def test_every_training_command_has_settings_that_go_together(file: Path) -> Non
         check(override(load_recipe(recipe), settings))
 
 
-def test_every_objective_and_every_exit_has_its_page_and_no_page_lacks_one() -> None:
-    found = {file for folder in ("objectives", "exits") for file in (DOCS / folder).glob("*.md")}
-    assert found - {DOCS / "objectives" / "README.md", DOCS / "exits" / "README.md"} == set(PAGES.values())
+def test_every_objective_exit_and_policy_has_its_page_and_no_page_lacks_one() -> None:
+    folders = ("objectives", "exits", "policies")
+    found = {file for folder in folders for file in (DOCS / folder).glob("*.md")}
+    assert found - {DOCS / folder / "README.md" for folder in folders} == set(PAGES.values())
     assert all(file.read_text("utf-8").startswith(f"# `{name}`\n") for name, file in PAGES.items())
 
 
-@pytest.mark.parametrize(("folder", "names"), [("objectives", tuple(OBJECTIVES)), ("exits", CHOICES["exits.kind"])])
+@pytest.mark.parametrize(
+    ("folder", "names"),
+    [("objectives", tuple(OBJECTIVES)), ("exits", CHOICES["exits.kind"]), ("policies", tuple(POLICIES))],
+)
 def test_the_index_has_one_row_for_each_page_in_the_order_of_the_code(folder: str, names: tuple[str, ...]) -> None:
     text = (DOCS / folder / "README.md").read_text("utf-8")
     rows = re.findall(r"^\| \[`([\w-]+)`\]\(([\w-]+)\.md\) \|", text, re.MULTILINE)
     assert rows == [(name, name) for name in names]
 
 
-@pytest.mark.parametrize("folder", ["objectives", "exits"])
+@pytest.mark.parametrize("folder", ["objectives", "exits", "policies"])
 def test_the_pages_of_a_folder_have_the_same_headings(folder: str) -> None:
     files = [file for file in PAGES.values() if file.parent.name == folder]
     headings = {file.name: re.findall(r"^## .*$", file.read_text("utf-8"), re.MULTILINE) for file in files}
@@ -177,7 +182,12 @@ def test_the_readme_lists_every_recipe_and_policy() -> None:
     rows = set(re.findall(r"^\| `([\w-]+)` \|", text, re.MULTILINE))
     tuned = {name for name in recipes() if not name.endswith("-paper")}
     assert rows == {*tuned, *POLICIES}
-    assert {*recipes()} == tuned | {f"{name}-paper" for name in tuned}
+
+
+def test_a_recipe_of_a_papers_objective_has_a_twin_with_the_papers_values() -> None:
+    tuned = {name for name in recipes() if not name.endswith("-paper")}
+    single = {name for name in tuned if load_recipe(name).optimise.strategy == "single"}
+    assert {*recipes()} - tuned == {f"{name}-paper" for name in {*single, "acl-multi-exit"}}
 
 
 def test_the_readme_tree_names_every_objective() -> None:

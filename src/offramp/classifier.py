@@ -6,10 +6,8 @@ A scikit-learn classifier over texts. `offramp train` and the other verbs are th
 from __future__ import annotations
 
 import json
-import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -18,26 +16,44 @@ import numpy as np
 import torch
 from sklearn.base import BaseEstimator, ClassifierMixin
 
-from offramp.config import Config, changes, load_recipe, override
+from offramp.calibration import PATIENCE, SCORED, Request, certify
+from offramp.config import DEFAULT_RECIPE, Config, changes, load_recipe, override
 from offramp.data.labels import Labels
-from offramp.data.sampling import sorted_batches, stratified_sample, stratified_split
 from offramp.data.sources import Table, read
-from offramp.data.tokens import Tokens, limit, warn_of_cuts
+from offramp.data.tokens import Tokens, warn_of_cuts
 from offramp.encoder.load import load_backbone, load_tokenizer
 from offramp.errors import ConfigError, DataError, ModelError, TrainingError, unknown_name
 from offramp.exits import checkpoint
 from offramp.exits.label_names import begin_from_names
-from offramp.exits.model import MultiExitModel, build
-from offramp.objectives import objective
+from offramp.exits.model import MultiExitConfig, MultiExitModel, build
 from offramp.optimise.coherence import check, check_width
 from offramp.optimise.journal import Watch
 from offramp.optimise.loop import Loop, Result
 from offramp.optimise.run_folder import claim, fingerprint, finish, finished
 from offramp.optimise.saved_state import SavedState
 from offramp.policies import POLICIES, policy
+from offramp.policies.certificate import Certificate
+from offramp.policies.scored import Scored
+from offramp.preparation import (
+    as_examples,
+    as_table,
+    divide,
+    encode,
+    first_objective,
+    label_texts,
+    second_objective,
+    token_limit,
+    tokenise,
+)
+from offramp.report.curve import Curve, Point, auroc
 from offramp.report.metrics import Evaluation, scores
-from offramp.runtime.torch_engine import decide
-from offramp.types import Batch, Example, Label, Policy
+from offramp.runtime import certified
+from offramp.runtime.certified import Certified
+from offramp.runtime.engine import Engine, answers, pool, run
+from offramp.runtime.exported import Comparison, export, is_exported, load_exported, refuse
+from offramp.runtime.sweep import Make, Measured, sweep
+from offramp.runtime.torch_engine import TorchEngine
+from offramp.types import Decision, Example, Label, Policy
 
 Texts = Sequence[str] | Sequence[tuple[str, str]] | Sequence[Example]
 
@@ -49,6 +65,7 @@ class Prediction:
     label: Label
     probability: float
     depth: int
+    certified: bool = False  # by a policy whose risk is kept by a certificate
 
 
 class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -67,7 +84,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def __init__(
         self,
-        recipe: str = "acl",
+        recipe: str = DEFAULT_RECIPE,
         backbone: str | None = None,
         settings: Mapping[str, Any] | Sequence[str] | None = None,
         seed: int | None = None,
@@ -102,8 +119,8 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def fit(self, X: Any, y: Sequence[Label], validation: tuple[Any, Sequence[Label]] | None = None) -> Classifier:
         """Fine-tune on texts (or pairs of texts) and their labels."""
         self.fit_table(
-            _table(X, y, "training texts"),
-            _table(*validation, "validation texts") if validation is not None else None,
+            as_table(X, y, "training texts"),
+            as_table(*validation, "validation texts") if validation is not None else None,
         )
         return self
 
@@ -123,8 +140,10 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         config = self.config()
         check(config)
-        labels, learn, held = _divide(train, validation, config)
+        _check_policy(config)
+        labels, learn, held = divide(train, validation, config)
         if folder:
+            refuse(folder)
             checkpoint.vacant(folder, resume, overwrite)
         if folder and resume and checkpoint.is_model(folder):
             ended = self._resume_finished(folder, config, learn, held)
@@ -146,29 +165,32 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 exit_dropout=config.exits.dropout,
             )
             check_width(config, model.representation_width)
-            model.config.max_tokens = _limit(model, tokenizer, config.data.max_length)
+            model.config.max_tokens = token_limit(model, tokenizer, config.data.max_length)
             if config.exits.labels == "names":
-                begin_from_names(model, _names(tokenizer, labels, model.config.max_tokens))
-            learn_tokens = _tokens(tokenizer, learn, labels, model.config.max_tokens)
-            held_tokens = _tokens(tokenizer, held, labels, model.config.max_tokens)
+                begin_from_names(model, label_texts(tokenizer, labels, model.config.max_tokens))
+            learn_tokens = tokenise(tokenizer, learn, labels, model.config.max_tokens)
+            held_tokens = tokenise(tokenizer, held, labels, model.config.max_tokens)
             cuts = learn_tokens.truncated + held_tokens.truncated
             warn_of_cuts(cuts, len(learn) + len(held), model.config.max_tokens)
             if folder:
                 anew = overwrite and not resume
                 if anew:
                     checkpoint.clear(folder)
+                    if folder.is_dir():
+                        certified.write(folder, None)
                 claim(folder / "training", config, fingerprint(learn, held), resume)
                 if anew:
                     checkpoint.forget(folder)
             loop = Loop(
                 model,
-                _objective(config, labels, learn),
+                first_objective(config, labels, learn),
                 config,
                 learn_tokens,
                 held_tokens,
                 lambda truth, predicted: scores(truth, predicted, len(labels)).value(config.optimise.metric),
                 folder / "training" if folder else None,
                 watch,
+                second_objective(config, labels, learn) if config.optimise.strategy == "two-stage" else None,
             )
             result = loop.run(resume)
         self._adopt(model, tokenizer, config)
@@ -202,9 +224,15 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return result
 
     def _adopt(self, model: MultiExitModel, tokenizer: Any, config: Config) -> None:
-        self.model_, self.tokenizer_, self.config_ = model, tokenizer, config
-        self.labels_ = Labels(tuple(model.config.labels))
+        self.model_ = model
+        self._take(TorchEngine(model), tokenizer, config, model.config)
+
+    def _take(self, engine: Engine, tokenizer: Any, config: Config, made_of: MultiExitConfig) -> None:
+        self.engine_, self.tokenizer_, self.config_ = engine, tokenizer, config
+        self.labels_ = Labels(tuple(made_of.labels))
         self.classes_ = np.array(self.labels_.names)
+        self.max_tokens_ = made_of.max_tokens
+        self.certified_: Certified | None = None
 
     # --- prediction
 
@@ -214,20 +242,18 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict_proba(self, X: Any) -> np.ndarray[Any, Any]:
         """The probability of each class, by the exit where the text left, (texts, classes)."""
-        logits, _ = self._run(self._tokenise(X))
-        return np.asarray(torch.softmax(logits, dim=1))
+        return np.asarray(torch.softmax(self._run(self._tokenise(X)).logits, dim=1))
 
     def decide(self, X: Any) -> list[Prediction]:
         """Label, probability and depth of each text."""
         return self._answers(self._tokenise(X))
 
     def _answers(self, tokens: Tokens) -> list[Prediction]:
-        logits, depths = self._run(tokens)
-        top, index = torch.softmax(logits, dim=1).max(dim=1)
-        names = self.labels_.names
-        return [
-            Prediction(names[i], p, d) for i, p, d in zip(index.tolist(), top.tolist(), depths.tolist(), strict=True)
-        ]
+        decision = self._run(tokens)
+        top, index = torch.softmax(decision.logits, dim=1).max(dim=1)
+        names, sure = self.labels_.names, self._is_certified()
+        found = zip(index.tolist(), top.tolist(), decision.depth.tolist(), strict=True)
+        return [Prediction(names[i], p, d, sure) for i, p, d in found]
 
     def stream(self, examples: Iterable[Example], chunk: int = 1024) -> Iterator[Prediction]:
         """Predictions in the order of the texts, a chunk at a time: memory does not grow.
@@ -245,33 +271,106 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 yield from self._answers(tokens)
         finally:
             if cuts:
-                warn_of_cuts(cuts, texts, self.model_.config.max_tokens)
+                warn_of_cuts(cuts, texts, self.max_tokens_)
 
     def evaluate(self, data: Table) -> Evaluation:
         """Scores under the policy, and of every exit on its own."""
         self._check_fitted()
-        truth = _encode(self.labels_, data)
+        truth = encode(self.labels_, data)
         tokens = self._tokenise(data.examples)
-        logits, depths = self._run(tokens)
-        by_exit = {d: torch.zeros(len(tokens), dtype=torch.int64) for d in range(1, self.model_.depth + 1)}
-        with torch.inference_mode():
-            for rows in sorted_batches(tokens.lengths, self.batch_size):
-                for depth, output in self.model_.outputs(tokens.batch(rows).to(self.model_.device)).items():
-                    by_exit[depth][torch.tensor(rows)] = output.logits.argmax(dim=1).cpu()
+        decision = self._run(tokens)
         return Evaluation.of(
             truth,
-            logits.argmax(dim=1).tolist(),
-            depths.tolist(),
-            {depth: found.tolist() for depth, found in by_exit.items()},
-            self.model_.config.trained_exits,
-            self.model_.depth,
+            decision.logits.argmax(dim=1).tolist(),
+            decision.depth.tolist(),
+            answers(self.engine_, tokens, self.batch_size),
+            self.engine_.trained,
+            self.engine_.depth,
             list(self.labels_.names),
             self.policy_in_force(),
         )
 
+    def representations(self, data: Table, depth: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """What the exit at `depth` makes of labelled texts, (N, D), and its label embeddings, (C, D)."""
+        tokens = self._tokenise(data.examples, warn=False)  # whoever asks has evaluated these texts
+        output = pool(self.engine_, tokens, self.batch_size, [depth]).outputs[depth]
+        return output.representation, output.label_embeddings
+
+    def curve(self, data: Table, policy: str | None = None) -> Curve:
+        """Accuracy, layers and time of a policy from one threshold to another, and the AUROC of its score.
+
+        The policy is the one in force where that has a threshold, else `confidence`.
+        """
+        name, make = self._swept(policy)
+        truth = encode(self.labels_, data)
+        tokens = self._tokenise(data.examples, warn=False)  # whoever asks has evaluated these texts
+        engine, certified = self.engine_, self.certified_
+        found = sweep(engine, tokens, make, None if certified is None else certified.policy(), self.batch_size)
+
+        def point(kind: str, ran: Measured, threshold: float | None = None) -> Point:
+            predicted, depths = ran.decision.logits.argmax(dim=1).tolist(), ran.decision.depth.tolist()
+            return Point.of(kind, truth, predicted, depths, ran.seconds, threshold)
+
+        swept = [point(name, ran, limit) for limit, ran in zip(found.thresholds, found.swept, strict=True)]
+        calibrated = None
+        if certified is not None and found.calibrated is not None:
+            calibrated = point(certified.certificate.policy, found.calibrated)
+        right = torch.tensor(truth)  # (N,)
+        return Curve(
+            policy=name,
+            points=sorted(swept, key=lambda p: p.mean_layers),
+            full=point("never", found.full),
+            truncated=[point("fixed", ran) for ran in found.truncated.values()],
+            calibrated=calibrated,
+            auroc={
+                depth: auroc(found.scores[depth].tolist(), (answer == right).tolist())
+                if depth in found.scores
+                else None
+                for depth, answer in found.answers.items()
+            },
+            layers=engine.depth,
+            texts=len(truth),
+            timed=found.timed,
+            rounds=found.rounds,
+            batch_size=self.batch_size,
+            engine=engine.name,
+            threads=getattr(engine, "threads", torch.get_num_threads()),
+        )
+
+    # --- policy
+
+    def calibrate(
+        self,
+        data: Table,
+        max_drop: float | None = None,
+        max_disagreement: float | None = None,
+        confidence: float = 0.95,
+        budget_layers: float | None = None,
+        policy: str = "auto",
+    ) -> Certificate:
+        """Choose a policy and its thresholds on held-out texts; from now on it is in force unless another is named.
+
+        With neither a drop, nor a disagreement, nor a budget, the drop is at most 0.01. A disagreement needs no labels.
+        """
+        self._check_fitted()
+        request = Request.of(max_drop, max_disagreement, confidence, budget_layers, policy)
+        truth = encode(self.labels_, data) if request.needs_labels else None
+        tokens = self._tokenise(data.examples)
+        self.certified_ = certify(self.engine_, tokens, truth, request, data.name, self.batch_size)
+        return self.certified_.certificate
+
+    @property
+    def certificate(self) -> Certificate | None:
+        """What the policy in force promises; None where nothing is promised."""
+        self._check_fitted()
+        return self.certified_.certificate if self.certified_ is not None and self._is_certified() else None
+
     def policy_in_force(self) -> dict[str, object]:
         """The policy's name and the settings it uses."""
         self._check_fitted()
+        if self.certified_ is not None and not self._is_named():
+            told = self.certified_.certificate
+            return {"name": told.policy, "thresholds": dict(told.thresholds), "certified": told.certified}
         config = self.config_.policy
         # A threshold or a depth alone says which policy is meant.
         implied = "confidence" if self.threshold is not None else "fixed" if self.depth is not None else config.name
@@ -279,140 +378,145 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         found: dict[str, object] = {"name": name}
         if name not in POLICIES:
             raise unknown_name("policy", name, POLICIES)
-        if name == "confidence":
+        if issubclass(POLICIES[name], Scored):
             found["threshold"] = self.threshold if self.threshold is not None else config.threshold
+        if name == "patient-confidence":
+            found["patience"] = config.patience
         if name == "fixed":
             depth = self.depth if self.depth is not None else config.depth
-            if not 0 <= depth <= self.model_.depth:
-                raise ConfigError(f"`depth` should be between 1 and {self.model_.depth}. Found {depth}.")
-            found["depth"] = depth or self.model_.depth
+            if not 0 <= depth <= self.engine_.depth:
+                raise ConfigError(f"`depth` should be between 1 and {self.engine_.depth}. Found {depth}.")
+            found["depth"] = depth or self.engine_.depth
         return found
 
     def _policy(self) -> Policy:
         found: dict[str, Any] = self.policy_in_force()
-        return policy(found["name"], found.get("threshold", 1.0), found.get("depth", 0))
+        if self.certified_ is not None and not self._is_named():
+            return self.certified_.policy()
+        fitted = None if self.certified_ is None else self.certified_.tensors_of(found["name"])
+        return policy(
+            found["name"], found.get("threshold", 1.0), found.get("depth", 0), found.get("patience", 2), fitted
+        )
 
-    def _run(self, tokens: Tokens) -> tuple[torch.Tensor, torch.Tensor]:
+    def _swept(self, name: str | None) -> tuple[str, Make]:
+        """The policy that a curve is of, and how it is made with any thresholds."""
+        in_force = str(self.policy_in_force()["name"])
+        chosen = name if name is not None else in_force if in_force in SCORED else "confidence"
+        if chosen not in SCORED:
+            raise unknown_name("policy with a threshold", chosen, SCORED)
+        certified, patience = self.certified_, self.config_.policy.patience
+        fitted = None if certified is None else certified.tensors_of(chosen)
+        if certified is not None and certified.certificate.policy == chosen and not self._is_named():
+            patience = int(certified.certificate.settings.get("patience", PATIENCE))
+
+        def make(thresholds: float | Mapping[int, float]) -> Scored:
+            made = policy(chosen, thresholds, patience=patience, tensors=fitted)
+            assert isinstance(made, Scored)
+            return made
+
+        return chosen, make
+
+    def _is_named(self) -> bool:
+        """Whether the caller chose a policy."""
+        return not (self.policy is None and self.threshold is None and self.depth is None)
+
+    def _is_certified(self) -> bool:
+        known = self.certified_ is not None and self.certified_.certificate.certified
+        return known and not self._is_named()
+
+    def _run(self, tokens: Tokens) -> Decision:
         """Logits (N, C) and depths (N,) of texts in their order."""
         chosen = self._policy()
-        logits = torch.empty(len(tokens), len(self.labels_))
-        depths = torch.empty(len(tokens), dtype=torch.int64)
-        for rows in sorted_batches(tokens.lengths, self.batch_size):
-            decision = decide(self.model_, tokens.batch(rows).to(self.model_.device), chosen)
-            logits[torch.tensor(rows)] = decision.logits.float().cpu()
-            depths[torch.tensor(rows)] = decision.depth.cpu()
-        return logits, depths
+        if not len(tokens):
+            return Decision(torch.empty(0, len(self.labels_)), torch.empty(0, dtype=torch.int64))
+        return run(self.engine_, tokens, chosen, self.batch_size)
 
     def _tokenise(self, X: Any, warn: bool = True) -> Tokens:
         self._check_fitted()
-        return Tokens.of(self.tokenizer_, _examples(X), self.model_.config.max_tokens, warn=warn)
+        return Tokens.of(self.tokenizer_, as_examples(X), self.max_tokens_, warn=warn)
 
     def _check_fitted(self) -> None:
-        if not hasattr(self, "model_"):
+        if not hasattr(self, "engine_"):
             raise ModelError("A classifier should be fitted or loaded first: call fit(texts, labels) or load(folder).")
 
     # --- on disk
 
     def save(self, folder: str | Path) -> None:
-        """Write a model folder."""
+        """Write a model folder, with its certificate where it has one."""
+        model = self._torch_model()
+        refuse(Path(folder))
+        checkpoint.save(Path(folder), model, self.tokenizer_, self.config_)
+        self.save_certificate(folder)
+
+    def save_certificate(self, folder: str | Path) -> None:
+        """Write what `calibrate` found into a model folder, or remove what is there."""
         self._check_fitted()
-        checkpoint.save(Path(folder), self.model_, self.tokenizer_, self.config_)
+        certified.write(Path(folder), self.certified_)
+
+    def export(
+        self,
+        folder: str | Path,
+        int8: bool = False,
+        exits: Sequence[int] | None = None,
+        data: Table | None = None,
+        max_drop: float = 0.01,
+    ) -> dict[str, float | int]:
+        """Write the model as ONNX segments, which `load` reads; a certificate does not go along.
+
+        With texts, the accuracy of the last exit on them before and after is returned; int8 that loses more than
+        `max_drop` of it is refused, and nothing is written.
+        """
+        model = self._torch_model()
+        if not 0 <= max_drop < 1:
+            raise ConfigError(f"`max_drop` should be 0 or more and below 1. Found {max_drop:g}.")
+        measured = None if data is None else self._compare(data, max_drop if int8 else None)
+        return export(Path(folder), model, self.tokenizer_, self.config_, int8, exits, measured)
+
+    def _compare(self, data: Table, most: float | None) -> Comparison:
+        truth = encode(self.labels_, data)
+        if len(truth) != len(data.examples):
+            raise DataError(f"Every text should have a label. Found {len(truth)} labels of {len(data.examples)} texts.")
+        return Comparison(self.engine_, self._tokenise(data.examples), truth, self.batch_size, most)
+
+    def _torch_model(self) -> MultiExitModel:
+        self._check_fitted()
+        if not isinstance(self.engine_, TorchEngine):
+            raise ModelError("The model should be one that `offramp train` wrote. Found an exported one.")
+        return self.engine_.model
 
     @classmethod
-    def load(cls, folder: str | Path, **parameters: Any) -> Classifier:
-        """Read a model folder; `parameters` are the constructor's. Fitted again, it trains as the model was trained."""
-        model, tokenizer, config = checkpoint.load(Path(folder))
-        classifier = cls(**{"recipe": config.recipe, "settings": changes(config), **parameters})
-        classifier._adopt(model, tokenizer, config)
+    def load(
+        cls, folder: str | Path, threads: int | None = None, certificate: bool = True, **parameters: Any
+    ) -> Classifier:
+        """Read a model folder, as trained or as exported; `parameters` are the constructor's.
+
+        `threads` are those of an exported model, by default one per core. Without `certificate` the one in the folder
+        is not read, be it void or damaged: to calibrate again. Fitted again, it trains as the model was trained.
+        """
+        home = Path(folder)
+        if is_exported(home):
+            engine, made_of, tokenizer, config = load_exported(home, threads)
+            classifier = cls._with(config, parameters)
+            classifier._take(engine, tokenizer, config, made_of)
+        else:
+            model, tokenizer, config = checkpoint.load(home)
+            classifier = cls._with(config, parameters)
+            classifier._adopt(model, tokenizer, config)
+        if certificate:
+            classifier.certified_ = certified.read(home, classifier.engine_)
         return classifier
 
+    @classmethod
+    def _with(cls, config: Config, parameters: Mapping[str, Any]) -> Classifier:
+        return cls(**{"recipe": config.recipe, "settings": changes(config), **parameters})
 
-# --- from what users give to what the stages take
+
+def _check_policy(config: Config) -> None:
+    """Refuse a threshold that the policy cannot have, or a policy to be fitted, before the training and not after."""
+    wanted = config.policy
+    policy(wanted.name, wanted.threshold, wanted.depth, wanted.patience)
 
 
 def _written(value: Any) -> str:
     """A setting's value as it would stand on the command line."""
     return json.dumps(list(value), ensure_ascii=False) if isinstance(value, list | tuple) else str(value)
-
-
-def _examples(texts: Any) -> list[Example]:
-    """Strings, pairs or examples as examples."""
-    if isinstance(texts, str):
-        raise DataError("Texts should be a list. Found one string: put it in a list.")
-    if hasattr(texts, "columns"):
-        raise DataError("Texts should be a list. Found a frame: choose its column, or two as a list of pairs.")
-    # A bare pair would read as a text and its label.
-    pairs = (tuple, list, np.ndarray)
-    given = [Example(*item) if isinstance(item, pairs) and len(item) == 2 else item for item in texts]
-    return read(given, labels_required=False).examples if given else []
-
-
-def _table(texts: Any, labels: Sequence[Label], name: str) -> Table:
-    if len(texts) != len(labels):
-        raise DataError(f"There should be as many labels as texts. Found {len(texts)} texts and {len(labels)} labels.")
-    examples = [
-        Example(e.text, e.pair, label.item() if isinstance(label, np.generic) else label)
-        for e, label in zip(_examples(texts), labels, strict=True)
-    ]
-    return replace(read(examples), name=name)
-
-
-def _divide(train: Table, validation: Table | None, config: Config) -> tuple[Labels, list[Example], list[Example]]:
-    """The labels, the texts to learn from, and the texts to validate on."""
-    draw = torch.Generator().manual_seed(config.optimise.seed)
-    labels = Labels.of(train.labels, train.name)
-    learn = train.examples
-    if 0 < config.data.cap < len(learn):
-        rows = stratified_sample(_encode(labels, train), config.data.cap, draw)
-        learn = [learn[row] for row in rows]
-    if validation is not None:
-        _encode(labels, validation)
-        return labels, learn, validation.examples
-    kept, held = stratified_split(
-        [labels.index(e.label) for e in learn if e.label is not None], config.data.validation, draw
-    )
-    return labels, [learn[row] for row in kept], [learn[row] for row in held]
-
-
-def _encode(labels: Labels, data: Table) -> list[int]:
-    """The labels' numbers; a label the model does not know is named with its place."""
-    return labels.encode(data.labels, data.where)
-
-
-def _tokens(tokenizer: Any, examples: list[Example], labels: Labels, most: int) -> Tokens:
-    numbers = labels.encode(e.label for e in examples if e.label is not None)
-    return Tokens.of(tokenizer, examples, most, numbers, warn=False)
-
-
-def _names(tokenizer: Any, labels: Labels, most: int) -> Batch:
-    """The labels as texts."""
-    # A minus sign tells -1 from 1; within a word it is a hyphen.
-    spoken = [re.sub(r"_|(?<=\w)-", " ", str(name)) for name in labels.names]
-    tokens = Tokens.of(tokenizer, [Example(name) for name in spoken], most, warn=False)
-    return tokens.batch(range(len(labels)))
-
-
-def _limit(model: MultiExitModel, tokenizer: Any, wanted: int) -> int:
-    """Tokens a text may have."""
-    usable = model.encoder.family.usable_positions(model.encoder.backbone.config)
-    return limit(tokenizer, usable, wanted)
-
-
-def _objective(config: Config, labels: Labels, learn: list[Example]) -> Any:
-    settings = config.objective
-    weights = None
-    if settings.class_weights == "balanced":
-        counts = Counter(labels.index(e.label) for e in learn if e.label is not None)
-        weights = torch.tensor(
-            [len(learn) / (len(labels) * counts[k]) if counts[k] else 0.0 for k in range(len(labels))]
-        )
-    return objective(
-        settings.name,
-        temperature=settings.temperature,
-        weight=settings.weight,
-        heads=settings.heads,
-        denominator=settings.denominator,
-        reduction=settings.reduction,
-        label_smoothing=settings.label_smoothing,
-        class_weights=weights,
-    )

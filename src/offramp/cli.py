@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
+from offramp.config import DEFAULT_RECIPE
 from offramp.errors import OfframpError, UserError
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from offramp.classifier import Classifier
     from offramp.data.sources import Table
     from offramp.optimise.loop import Result
+    from offramp.report.curve import Curve
+    from offramp.report.exit_map import ExitMap
     from offramp.report.metrics import Evaluation
 
 app = typer.Typer(
@@ -39,8 +42,11 @@ TextColumns = Annotated[
 ]
 LabelColumn = Annotated[str | None, typer.Option("--label", help="Column that holds the label.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
-PolicyName = Annotated[str | None, typer.Option("--policy", help="When a text leaves: never, fixed or confidence.")]
-Threshold = Annotated[float | None, typer.Option(help="`confidence`: top probability from which a text leaves.")]
+PolicyName = Annotated[
+    str | None, typer.Option("--policy", help="When a text leaves: never, fixed, confidence, ... (docs/policies).")
+]
+Threshold = Annotated[float | None, typer.Option(help="Score of the policy from which a text leaves.")]
+Threads = Annotated[int | None, typer.Option(help="Threads of an exported model; one per core unless given.")]
 Depth = Annotated[int | None, typer.Option(help="`fixed`: the depth at which every text leaves.")]
 ModelFolder = Annotated[Path, typer.Argument(metavar="MODEL", help="Folder that `offramp train` wrote.")]
 
@@ -52,7 +58,7 @@ def train(
     ],
     out: Annotated[Path, typer.Option(help="Folder for the model and its report.")],
     validation: Annotated[str | None, typer.Option(help="Labelled texts that choose the best epoch.")] = None,
-    recipe: Annotated[str, typer.Option(help="Named configuration; `offramp recipes` lists them.")] = "acl",
+    recipe: Annotated[str, typer.Option(help="Named configuration; `offramp recipes` lists them.")] = DEFAULT_RECIPE,
     backbone: Annotated[str | None, typer.Option(help="minilm-l6, a Hugging Face name, or a folder.")] = None,
     text: TextColumns = None,
     label: LabelColumn = None,
@@ -75,6 +81,10 @@ def train(
         f"best epoch {result.best_epoch} of {result.epochs}: validation {result.metric} {result.score:.4f} "
         f"({validated.n} texts, {result.seconds:.0f} s)"
     )
+    if len(result.by_exit) > 1:
+        mean = sum(result.by_exit.values()) / len(result.by_exit)
+        each = "  ".join(f"{depth}: {score:.4f}" for depth, score in result.by_exit.items())
+        typer.echo(f"exits   {each}  mean {mean:.4f}")
     typer.echo(f"model   {out}\nreport  {report}")
 
 
@@ -85,20 +95,103 @@ def evaluate(
     policy: PolicyName = None,
     threshold: Threshold = None,
     depth: Depth = None,
+    threads: Threads = None,
     text: TextColumns = None,
     label: LabelColumn = None,
     report: Annotated[Path | None, typer.Option(help="Also write a page with pictures to this file.")] = None,
+    map_depth: Annotated[int | None, typer.Option("--map", help="Exit whose representations the page maps.")] = None,
+    with_curve: Annotated[
+        bool, typer.Option("--curve", help="Also run the policy at many thresholds: accuracy, layers, time per text.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Score a model on labelled texts, under a policy and exit by exit."""
-    classifier = _load(model, policy, threshold, depth)
-    evaluation = classifier.evaluate(_read(classifier, data, text, label))
+    classifier = _load(model, policy, threshold, depth, threads)
+    _check_map(classifier, map_depth, report)
+    table = _read(classifier, data, text, label)
+    curve = classifier.curve(table) if with_curve else None  # first, because it may be refused
+    evaluation = classifier.evaluate(table)
     if report:
-        _write_report(report, f"{model.name} on {Path(data).name}", classifier, evaluation, model)
+        title = f"{model.name} on {Path(data).name}"
+        _write_report(report, title, classifier, evaluation, model, table, map_depth, curve)
+    certificate = classifier.certificate
     if as_json:
-        _print_json(evaluation.to_json())
-    else:
-        _print_evaluation(evaluation)
+        found = evaluation.to_json()
+        found |= {} if certificate is None else {"certificate": json.loads(certificate.to_json())}
+        _print_json(found | ({} if curve is None else {"curve": curve.to_json()}))
+        return
+    _print_evaluation(evaluation)
+    if certificate is not None:
+        typer.echo(certificate.promises())
+    if curve is not None:
+        _print_curve(curve)
+
+
+@app.command()
+def calibrate(
+    model: ModelFolder,
+    data: Annotated[str, typer.Argument(metavar="DATA", help="Held-out texts, labelled unless it is a disagreement.")],
+    max_drop: Annotated[float | None, typer.Option(help="Most accuracy that may be lost; 0.01 unless given.")] = None,
+    max_disagreement: Annotated[
+        float | None, typer.Option(help="Largest share of answers that may differ from the full model's.")
+    ] = None,
+    confidence: Annotated[float, typer.Option(help="How sure the promise is.")] = 0.95,
+    budget_layers: Annotated[float | None, typer.Option(help="Most layers to be run, on average.")] = None,
+    policy: Annotated[str, typer.Option(help="Policy whose thresholds are chosen; `auto` tries all.")] = "auto",
+    threads: Threads = None,
+    text: TextColumns = None,
+    label: LabelColumn = None,
+    as_json: Json = False,
+) -> None:
+    """Choose when texts may leave, with a guarantee, from texts the model was not trained on."""
+    from offramp.data.sources import read
+
+    classifier = _load(model, threads=threads, certificate=False)
+    columns = classifier.config_.data
+    table = read(
+        data,
+        text=text or columns.text,
+        label=label or columns.label,
+        labels_required=max_disagreement is None,
+    )
+    found = classifier.calibrate(table, max_drop, max_disagreement, confidence, budget_layers, policy)
+    classifier.save_certificate(model)
+    if as_json:
+        _print_json(json.loads(found.to_json()))
+        return
+    limits = ", ".join(f"{depth}: {threshold:.4g}" for depth, threshold in found.thresholds.items())
+    typer.echo(f"policy  {found.policy}" + (f", thresholds {limits}" if limits else ""))
+    typer.echo(found.promises())
+
+
+@app.command()
+def export(
+    model: ModelFolder,
+    out: Annotated[Path, typer.Option(help="Folder for the exported model.")],
+    int8: Annotated[bool, typer.Option("--int8", help="Weights and activations of the layers in 8 bits.")] = False,
+    data: Annotated[str | None, typer.Option(help="Labelled texts to compare accuracies on; needed by --int8.")] = None,
+    max_drop: Annotated[float, typer.Option(help="Refuse int8 that loses more accuracy than this.")] = 0.01,
+    exits: Annotated[
+        str | None, typer.Option(help="Depths to export, as 2,4,6; those that the certificate reads unless given.")
+    ] = None,
+    text: TextColumns = None,
+    label: LabelColumn = None,
+    as_json: Json = False,
+) -> None:
+    """Write a model as ONNX segments, for onnxruntime."""
+    if int8 and data is None:
+        raise UserError("`--int8` should come with `--data FILE`: labelled texts on which the loss is measured.")
+    classifier = _load(model)
+    table = None if data is None else _read(classifier, data, text, label)
+    found = classifier.export(out, int8, _exits(classifier, exits), table, max_drop)
+    if as_json:
+        _print_json({"out": str(out), **found})
+        return
+    for name, value in found.items():
+        typer.echo(f"{name:<28} {value:.4f}" if isinstance(value, float) else f"{name:<28} {value}")
+    if classifier.certified_ is not None:
+        typer.echo(f"The certificate is about the model in torch: run `offramp calibrate {out} DATA` again.")
+    typer.echo(f"model {out}")
 
 
 @app.command()
@@ -110,13 +203,14 @@ def predict(
     policy: PolicyName = None,
     threshold: Threshold = None,
     depth: Depth = None,
+    threads: Threads = None,
     text: TextColumns = None,
     as_json: Json = False,
 ) -> None:
     """Answer texts, in their order, as a stream."""
     from offramp.data.sources import stream
 
-    classifier = _load(model, policy, threshold, depth)
+    classifier = _load(model, policy, threshold, depth, threads)
     source = sys.stdin.buffer if file == "-" else Path(file)
     examples = stream(source, text=text or classifier.config_.data.text)
     for found in classifier.stream(examples):
@@ -154,30 +248,35 @@ def recipes(
 @app.command()
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for the model and its report.")] = Path("offramp-demo"),
-    recipe: Annotated[str, typer.Option(help="Named configuration.")] = "acl",
+    recipe: Annotated[str, typer.Option(help="Named configuration.")] = DEFAULT_RECIPE,
     settings: Annotated[list[str] | None, typer.Option("--set", help="Change a field: optimise.epochs=3.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Train on the built-in support-desk messages, evaluate, predict, and write the report."""
-    from offramp.demo import QUESTIONS, data_file
+    """Train on the built-in support-desk messages, calibrate, leave early on unseen ones, and write the report."""
+    from offramp.demo import MAX_DROP, QUESTIONS, data_file
 
     result, _ = _train(
         str(data_file("train")), out, str(data_file("validation")), recipe, None, None, None, None, settings or [],
         resume=False, overwrite=True,
     )  # fmt: skip
-    classifier = _load(out, None, None, None)
-    evaluation = classifier.evaluate(_read(classifier, str(data_file("test")), None, None))
+    classifier = _load(out)
+    certificate = classifier.calibrate(_read(classifier, str(data_file("calibration")), None, None), MAX_DROP)
+    classifier.save_certificate(out)
+    test = _read(classifier, str(data_file("test")), None, None)
+    evaluation = classifier.evaluate(test)
     report = out / "report.html"
-    _write_report(report, "Support-desk routing: test messages", classifier, evaluation, out)
+    _write_report(report, "Support-desk routing: test messages", classifier, evaluation, out, test)
     answers = classifier.decide(list(QUESTIONS))
     if as_json:
         found = [{"text": q, **asdict(a)} for q, a in zip(QUESTIONS, answers, strict=True)]
-        _print_json({"out": str(out), "report": str(report), "test": evaluation.to_json(), "answers": found})
+        record = {"test": evaluation.to_json(), "certificate": json.loads(certificate.to_json()), "answers": found}
+        _print_json({"out": str(out), "report": str(report), **record})
         return
     for question, answer in zip(QUESTIONS, answers, strict=True):
         typer.echo(f"{answer.label:<15} {answer.probability:.2f}  depth {answer.depth}  {question}")
     typer.echo("")
     _print_evaluation(evaluation)
+    typer.echo(f"policy {certificate.policy}: {certificate.promises()}")
     typer.echo(f"\ntrained in {result.seconds:.0f} s; model {out}, report {report}")
 
 
@@ -239,19 +338,40 @@ def _train(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TruncationWarning)  # training has counted these texts
         validated = classifier.evaluate(classifier.held_out_)
-    _write_report(out / "report.html", f"{out.name}: validation texts", classifier, validated, out)
+    _write_report(
+        out / "report.html", f"{out.name}: validation texts", classifier, validated, out, classifier.held_out_
+    )
     return result, validated
 
 
-def _load(model: Path, policy: str | None, threshold: float | None, depth: int | None) -> Classifier:
+def _load(
+    model: Path,
+    policy: str | None = None,
+    threshold: float | None = None,
+    depth: int | None = None,
+    threads: int | None = None,
+    certificate: bool = True,
+) -> Classifier:
     from offramp.classifier import Classifier
 
-    classifier = Classifier.load(model, policy=policy, threshold=threshold, depth=depth)
+    classifier = Classifier.load(model, threads, certificate, policy=policy, threshold=threshold, depth=depth)
     chosen = classifier.policy_in_force()
-    trained = classifier.model_.config.trained_exits
-    if chosen["name"] == "fixed" and chosen["depth"] not in trained:
+    trained = classifier.engine_.trained
+    # An exit that was not exported is refused later.
+    if chosen["name"] == "fixed" and chosen["depth"] not in trained and chosen["depth"] in classifier.engine_.exits:
         _say(f"warning: the exit at depth {chosen['depth']} was not trained; trained: {', '.join(map(str, trained))}")
     return classifier
+
+
+def _exits(classifier: Classifier, given: str | None) -> list[int] | None:
+    """The depths that were named, or those that a certified policy reads, or all that were trained."""
+    if given is not None:
+        try:
+            return [int(depth) for depth in given.split(",")]
+        except ValueError as error:
+            raise UserError(f"`--exits` should be depths such as 2,4,6. Found {given}.") from error
+    certified = classifier.certified_
+    return list(certified.certificate.exits) if certified and certified.certificate.thresholds else None
 
 
 def _read(classifier: Classifier, data: str, text: list[str] | None, label: str | None) -> Table:
@@ -261,8 +381,18 @@ def _read(classifier: Classifier, data: str, text: list[str] | None, label: str 
     return read(data, text=text or columns.text, label=label or columns.label)
 
 
-def _write_report(file: Path, title: str, classifier: Classifier, evaluation: Evaluation, model: Path) -> None:
+def _write_report(
+    file: Path,
+    title: str,
+    classifier: Classifier,
+    evaluation: Evaluation,
+    model: Path,
+    data: Table,
+    map_depth: int | None = None,
+    curve: Curve | None = None,
+) -> None:
     from offramp.config import to_mapping
+    from offramp.report.captions import policy as in_words
     from offramp.report.history import read_history
     from offramp.report.page import render
 
@@ -270,16 +400,41 @@ def _write_report(file: Path, title: str, classifier: Classifier, evaluation: Ev
     facts = {
         "recipe": config.recipe,
         "backbone": config.encoder.backbone,
-        "layers": str(classifier.model_.depth),
+        "layers": str(classifier.engine_.depth),
         "labels": str(len(classifier.labels_)),
-        "policy": ", ".join(f"{k} {v}" if k != "name" else str(v) for k, v in evaluation.policy.items()),
+        "policy": in_words(evaluation.policy),
     }
-    page = render(title, evaluation, read_history(model / "training" / "log.jsonl"), to_mapping(config), facts)
+    if classifier.certificate is not None:
+        facts["certificate"] = classifier.certificate.promises()
+    history = read_history(model / "training" / "log.jsonl")
+    page = render(title, evaluation, history, to_mapping(config), facts, _map(classifier, data, map_depth), curve)
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(page, "utf-8")
     except OSError as error:
         raise UserError(f"The report should go to a file that can be written. Found `{file}`: {error}.") from error
+
+
+def _check_map(classifier: Classifier, depth: int | None, report: Path | None) -> None:
+    trained = classifier.engine_.trained
+    if depth is not None and depth not in trained:
+        possible = ", ".join(map(str, trained)) or "none"
+        raise UserError(f"`--map` should be the depth of an exit that was trained: {possible}. Found {depth}.")
+    if depth is not None and report is None:
+        raise UserError("`--map` should come with `--report FILE`: the map is a part of the page.")
+
+
+def _map(classifier: Classifier, data: Table, depth: int | None) -> ExitMap | None:
+    """A map of what the chosen exit sees; None where nobody chose one and there are too few texts for it."""
+    from offramp.report.exit_map import LEAST, chosen_depth, lay_out
+
+    trained = classifier.engine_.trained
+    if depth is None and (len(data.examples) < LEAST or not trained):
+        return None
+    chosen = depth or chosen_depth(list(trained))
+    vectors, anchors = classifier.representations(data, chosen)
+    names = [str(name) for name in classifier.labels_.names]
+    return lay_out(chosen, vectors.numpy(), anchors.numpy(), classifier.labels_.encode(data.labels), names)
 
 
 def _print_evaluation(evaluation: Evaluation) -> None:
@@ -288,13 +443,30 @@ def _print_evaluation(evaluation: Evaluation) -> None:
 
     typer.echo(
         f"accuracy {evaluation.accuracy:.4f}  macro-F1 {evaluation.macro_f1:.4f}  Matthews {evaluation.mcc:.4f}\n"
-        f"{evaluation.n} texts, mean depth {evaluation.mean_depth:.2f} of {len(evaluation.by_exit)}"
+        f"{evaluation.n} texts, mean depth {evaluation.mean_depth:.2f} of {len(evaluation.depths)}"
     )
     table = RichTable("depth", "accuracy", "macro-F1", "Matthews", "texts that left here")
     for row in evaluation.by_exit:
         cells = [f"{value:.4f}" if row.trained else "untrained" for value in (row.accuracy, row.macro_f1, row.mcc)]
         table.add_row(str(row.depth), *cells, str(evaluation.depths[row.depth]))
     Console(highlight=False).print(table)
+
+
+def _print_curve(curve: Curve) -> None:
+    from rich.console import Console
+    from rich.table import Table as RichTable
+
+    from offramp.report.curve import conditions, found
+
+    points, judged = RichTable("policy", "threshold", "accuracy", "layers", "ms per text"), RichTable("depth", "AUROC")
+    for point in curve.rows():
+        points.add_row(*point)
+    for exit in curve.judged():
+        judged.add_row(*exit)
+    typer.echo("")
+    Console(highlight=False).print(points)
+    typer.echo(f"{found(curve)}\n{conditions(curve)}\n\nHow well {curve.policy} tells right answers from wrong ones:")
+    Console(highlight=False).print(judged)
 
 
 def _print_json(value: Any) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import functools
 import inspect
 import itertools
 import json
@@ -18,6 +19,8 @@ from importlib import resources
 from typing import Any
 
 from offramp.errors import ConfigError, unknown_name
+
+DEFAULT_RECIPE = "acl-multi-exit"
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,8 @@ class DataConfig:
     "Tokens a text is cut to, special tokens included; never more than the backbone takes."
     cap: int = 0
     "At most this many training texts, drawn so that the shares of the labels stay. 0: all."
+    class_cap: int = 0
+    "At most this many training texts of each label. 0: all."
     validation: float = 0.1
     "Share of the training texts held out for early stopping when no validation file is given."
     sampler: str = "length"
@@ -115,7 +120,11 @@ class OptimiseConfig:
     """LOSS -> PARAMETERS."""
 
     strategy: str = "single"
-    "`single`: the backbone and the last exit."
+    "`single`: backbone and last exit. `two-stage`: then the other exits. `joint`: all at once. `alternating`: in turn."
+    unit: str = "epoch"
+    "`alternating`: the last exit and all exits take turns by `epoch` (ACL) or by `step` (BERxiT's code)."
+    depth_weights: str = "equal"
+    "`joint`, `alternating`: the exits' losses count `equal`, or in proportion to their `depth`."
     epochs: int = 15
     "Passes over the training texts."
     batch_size: int = 16
@@ -151,15 +160,54 @@ class OptimiseConfig:
 
 
 @dataclass(frozen=True)
+class Stage2Config:
+    """LOSS -> PARAMETERS, for the exits below the last when the backbone stands still (strategy `two-stage`)."""
+
+    objective: str = "acl-cl"
+    "What these exits learn: `ce`, `scl`, `acl`, `acl-cl`, `icl`, `lcl`, `lacon` or `distill`."
+    temperature: float = 0.1
+    "tau of the contrast; of `distill`, the temperature of the soft targets."
+    weight: float = 0.5
+    "lambda: share of the contrastive term, or of `distill`'s soft targets."
+    heads: int = 1
+    "Slices that `icl` and `lacon` contrast apart."
+    denominator: str = "others"
+    "Over whom the contrast normalises: `others` or `all`."
+    reduction: str = "mean"
+    "Over the anchors: `sum` or `mean`."
+    soft: float = 0.0
+    "Share of the last exit's soft targets beside the labels, with any objective. 0: none."
+    soft_temperature: float = 2.0
+    "Temperature of these soft targets."
+    scope: str = "none"
+    "`none`, or `exact`: at each exit, drop the contrast where its gradient turns away (`alignment.threshold`)."
+    epochs: int = 15
+    "Passes over the training texts."
+    batch_size: int = 64
+    "Texts in a batch."
+    lr: float = 1e-3
+    "Peak learning rate."
+    cache_gb: float = 20.0
+    "Disk the frozen states may take, in GB; where they need more, they are computed again each epoch. 0: always so."
+    keep_cache: bool = False
+    "Leave the frozen states on disk when the run is done."
+
+
+@dataclass(frozen=True)
 class PolicyConfig:
     """LOGITS SO FAR -> LEAVE OR STAY."""
 
     name: str = "never"
-    "`never`, `fixed` or `confidence`."
+    (
+        "`never`, `fixed`, `confidence`, `entropy`, `margin`, `energy`, `anchor`, `patience`, `patient-confidence`, "
+        "`vote`, `learned` or `prior`."
+    )
     threshold: float = 0.9
-    "`confidence`: top probability from which a text leaves."
+    "Score from which a text leaves at an exit; what the score is, and how high it can be, is the policy's own."
     depth: int = 0
     "`fixed`: the depth at which every text leaves. 0: the last."
+    patience: int = 2
+    "`patient-confidence`: how many exits in a row should be sure."
 
 
 @dataclass(frozen=True)
@@ -176,6 +224,7 @@ class Config:
     objective: ObjectiveConfig = field(default_factory=ObjectiveConfig)
     alignment: AlignmentConfig = field(default_factory=AlignmentConfig)
     optimise: OptimiseConfig = field(default_factory=OptimiseConfig)
+    stage2: Stage2Config = field(default_factory=Stage2Config)
     policy: PolicyConfig = field(default_factory=PolicyConfig)
 
 
@@ -191,16 +240,36 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "objective.class_weights": ("none", "balanced"),
     "alignment.scope": ("none", "exact", "exit"),
     "alignment.aggregator": ("drop", "projection", "mgda", "upgrad"),
-    "optimise.strategy": ("single",),
+    "optimise.strategy": ("single", "two-stage", "joint", "alternating"),
+    "optimise.unit": ("epoch", "step"),
+    "optimise.depth_weights": ("equal", "depth"),
+    "stage2.objective": ("ce", "scl", "acl", "acl-cl", "icl", "lcl", "lacon", "distill"),
+    "stage2.denominator": ("others", "all"),
+    "stage2.reduction": ("sum", "mean"),
+    "stage2.scope": ("none", "exact"),
     "optimise.metric": ("accuracy", "macro_f1", "mcc"),
     "optimise.precision": ("no", "bf16"),
-    "policy.name": ("never", "fixed", "confidence"),
+    "policy.name": (
+        "never",
+        "fixed",
+        "confidence",
+        "entropy",
+        "margin",
+        "energy",
+        "anchor",
+        "patience",
+        "patient-confidence",
+        "vote",
+        "learned",
+        "prior",
+    ),
 }
 """Fields that take one of a few names."""
 
 RANGES: dict[str, tuple[float, float]] = {
     "data.max_length": (4, 1e6),
     "data.cap": (0, 1e12),
+    "data.class_cap": (0, 1e12),
     "data.validation": (0.0, 0.9),
     "data.per_class": (1, 1e6),
     "data.cutoff": (0.0, 0.9),
@@ -228,8 +297,18 @@ RANGES: dict[str, tuple[float, float]] = {
     "optimise.tolerance": (0.0, 10.0),
     "optimise.checkpoint_steps": (0, 1e9),
     "optimise.seed": (0, 2**32 - 1),
-    "policy.threshold": (0.0, 1.0),
+    "stage2.temperature": (1e-4, 1e4),
+    "stage2.weight": (0.0, 1.0),
+    "stage2.heads": (1, 1e3),
+    "stage2.soft": (0.0, 1.0),
+    "stage2.soft_temperature": (1e-4, 1e4),
+    "stage2.epochs": (1, 1e6),
+    "stage2.batch_size": (1, 1e6),
+    "stage2.lr": (0.0, 10.0),
+    "stage2.cache_gb": (0.0, 1e6),
+    "policy.threshold": (-1e6, 1e6),  # each policy checks its own range
     "policy.depth": (0, 1e3),
+    "policy.patience": (1, 1e3),
 }
 """Smallest and largest value of a number, both allowed."""
 
@@ -272,7 +351,7 @@ def from_mapping(tree: Mapping[str, Any]) -> Config:
             values[key] = str(value)
             continue
         _check_key(key)
-        stage = typing.get_type_hints(Config)[key]
+        stage = _hints(Config)[key]
         if not isinstance(value, Mapping):
             raise ConfigError(f"`{key}` should be a table of fields. Found {value!r}.")
         fields: dict[str, Any] = {}
@@ -319,7 +398,7 @@ def describe() -> dict[str, tuple[Any, str]]:
     """Every dotted field with its default and its help text."""
     found: dict[str, tuple[Any, str]] = {}
     for stage in (f for f in dataclasses.fields(Config) if f.name not in ("recipe", "about")):
-        kind = typing.get_type_hints(Config)[stage.name]
+        kind = _hints(Config)[stage.name]
         body = typing.cast(ast.ClassDef, ast.parse(inspect.getsource(kind)).body[0]).body
         for target, text in itertools.pairwise(body):
             if isinstance(target, ast.AnnAssign) and isinstance(text, ast.Expr) and isinstance(target.target, ast.Name):
@@ -330,7 +409,7 @@ def describe() -> dict[str, tuple[Any, str]]:
 
 def _check_key(key: str) -> None:
     stage, _, name = key.partition(".")
-    hints = typing.get_type_hints(Config)
+    hints = _hints(Config)
     stages = [k for k in hints if k not in ("recipe", "about")]
     if stage not in stages:
         raise unknown_name("part of the configuration", stage, stages)
@@ -342,10 +421,16 @@ def _check_key(key: str) -> None:
         raise ConfigError(f"`{key}` should be followed by a field's name.")
 
 
+@functools.cache
+def _hints(kind: type) -> dict[str, Any]:
+    """The types of a dataclass's fields; evaluating them takes long, and they do not change."""
+    return typing.get_type_hints(kind)
+
+
 def _field_type(stage: str, name: str) -> Any:
     if not name:
         raise ConfigError(f"A setting should name a field, such as `{stage}.name=value`. Found `{stage}`.")
-    return typing.get_type_hints(typing.get_type_hints(Config)[stage])[name]
+    return _hints(_hints(Config)[stage])[name]
 
 
 def _parse(raw: str, kind: Any, key: str) -> Any:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def data_file(part: str) -> Path:
-    """The built-in data's file for `train`, `validation` or `test`."""
+    """The built-in data's file for `train`, `validation`, `calibration` or `test`."""
     return Path(str(resources.files("offramp") / "data" / "support_desk" / f"{part}.csv"))
 
 
@@ -19,3 +19,6 @@ QUESTIONS = (
     "somebody logged in from a city I have never been to",
 )
 """New messages, in no part of the data, for the demonstration to answer."""
+
+MAX_DROP = 0.02
+"""The accuracy that leaving early may lose in the demonstration: its few texts cannot certify much less."""

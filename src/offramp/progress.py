@@ -45,8 +45,10 @@ class ProgressBar:
         self.bar.stop()
 
     def start(self, updates: int, done: int) -> None:
-        """A run of so many updates begins."""
-        self.bar.reset(self.task, total=updates, completed=done)
+        """A run, or a phase of it, of so many updates begins."""
+        self.bar.reset(self.task, total=updates, completed=done, description="")
+        self.loss = self.angle = math.nan
+        self.kept = self.aligned = 0.0
 
     def step(self, record: StepRecord) -> None:
         """An update was made: show smoothed values."""
@@ -56,14 +58,21 @@ class ProgressBar:
             self.angle = _smooth(self.angle, record.angle)
             self.kept, self.aligned = self.kept + record.kept, self.aligned + 1
             text += f"  angle {self.angle:.0f}°  kept {self.kept / self.aligned:.0%}"
-        self.bar.update(self.task, completed=record.step, description=text)
+        self.bar.update(self.task, advance=1, description=text)
 
     def epoch(self, record: EpochRecord) -> None:
         """An epoch was validated: a line that stays."""
-        mark = "  best" if record.best else ""
+        # Exits that learn apart have a best epoch each, and their epochs are counted anew.
+        apart = record.phase == "exits"
+        mark = "" if not record.best else "  best of an exit" if apart else "  best"
+        if len(record.by_exit) > 1:
+            low, high = min(record.by_exit.values()), max(record.by_exit.values())
+            mark = f" (mean of {len(record.by_exit)} exits, {low:.4f} to {high:.4f}){mark}"
         self.console.print(
-            f"epoch {record.epoch:>3}  loss {record.loss:.4f}  validation {record.metric} {record.score:.4f}{mark}",
+            f"{'exits, ' if apart else ''}epoch {record.epoch:>3}  loss {record.loss:.4f}  "
+            f"validation {record.metric} {record.score:.4f}{mark}",
             highlight=False,
+            soft_wrap=True,  # an epoch is one line in a file, however long
         )
 
 

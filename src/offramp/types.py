@@ -133,6 +133,7 @@ class StepRecord:
     main_norm: float | None = None
     auxiliary_norm: float | None = None
     cosines: dict[str, float] = field(default_factory=dict)  # between the two gradients, by group of parameters
+    phase: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +146,8 @@ class EpochRecord:
     metric: str
     loss: float
     best: bool
+    by_exit: dict[str, float] = field(default_factory=dict)  # depth to score
+    phase: str = ""
 
 
 class Objective(Protocol):
@@ -175,8 +178,8 @@ class Policy(Protocol):
         """Whether the exit at this depth can end the way of a text."""
         ...
 
-    def start(self, texts: int) -> Tensor:
-        """The state of each text before the first exit, (B, S); S may be 0."""
+    def start(self, batch: Batch) -> Tensor:
+        """The state of each text before the first exit, (B, S); S may be 0, and may change from exit to exit."""
         ...
 
     def leave(self, depth: int, output: ExitOutput, state: Tensor) -> tuple[Tensor, Tensor]:

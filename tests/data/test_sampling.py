@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from offramp.data.sampling import (
     class_balanced,
+    class_capped,
     length_buckets,
     sorted_batches,
     stratified_sample,
@@ -194,3 +195,17 @@ def test_a_split_that_can_hold_nothing_out_asks_for_a_validation_file() -> None:
 def test_a_share_outside_0_to_1_is_refused(fraction: float) -> None:
     with pytest.raises(ConfigError, match=r"between 0 and 1"):
         stratified_split([0, 0], fraction, seeded())
+
+
+@given(labels_, st.integers(1, 20), st.integers(0, 5))
+def test_a_cap_per_label_leaves_as_many_of_each_as_it_may(labels: list[int], most: int, seed: int) -> None:
+    rows = class_capped(labels, most, seeded(seed))
+    assert rows == sorted(set(rows))
+    assert Counter(labels[row] for row in rows) == {label: min(most, n) for label, n in Counter(labels).items()}
+
+
+def test_a_cap_per_label_draws_by_the_generator() -> None:
+    labels = [0] * 50 + [1] * 50
+    assert (
+        class_capped(labels, 5, seeded(1)) == class_capped(labels, 5, seeded(1)) != class_capped(labels, 5, seeded(2))
+    )

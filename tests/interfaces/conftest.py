@@ -203,3 +203,21 @@ def trained(
 def model(trained: Trained) -> Path:
     assert trained.ran.code == 0, trained.ran.err
     return trained.folder
+
+
+STAGES = {"optimise.strategy": "two-stage", "stage2.objective": "acl-cl", "stage2.epochs": 2, "stage2.batch_size": 32}
+
+
+@pytest.fixture(scope="session")
+def staged(
+    tmp_path_factory: pytest.TempPathFactory,
+    train_arguments: Callable[..., list[object]],
+    start: Callable[..., subprocess.Popen[str]],
+) -> Trained:
+    """A model of two stages, whose exits are all trained; no test may write to it."""
+    folder = tmp_path_factory.mktemp("staged") / "model"
+    arguments = train_arguments(folder, "--json", **STAGES)
+    process = start(*arguments)
+    out, err = process.communicate()
+    assert process.returncode == 0, err
+    return Trained(folder, Ran(process.returncode, out, err), arguments)

@@ -19,7 +19,7 @@ def arguments(words: str, model: Path, tables: Path, out: Path) -> list[str]:
 @pytest.mark.parametrize(
     ("command", "message"),
     [
-        ("recipes alc", "`alc` is not a known recipe. Did you mean 'acl'"),
+        ("recipes lacno", "`lacno` is not a known recipe. Did you mean 'lacon'"),
         ("train TRAIN --out OUT --recipe acll", "`acll` is not a known recipe. Did you mean 'acl'"),
         ("demo --out OUT --recipe cee", "`cee` is not a known recipe. Did you mean 'ce'"),
         ("train TRAIN --out OUT --set objective.name=slc", "known value of `objective.name`. Did you mean 'scl'"),
@@ -29,9 +29,10 @@ def arguments(words: str, model: Path, tables: Path, out: Path) -> list[str]:
         ("train TRAIN --out OUT --set optimize.epochs=2", "part of the configuration. Did you mean 'optimise'"),
         ("train TRAIN --out OUT --set epochs", "A setting should look like key=value. Found `epochs`."),
         ("train TRAIN --out OUT --set optimise.epochs=0", "`optimise.epochs` should be between 1 and"),
+        ("train TRAIN --out OUT --set policy.name=margin --set policy.threshold=2", "`threshold` should be between 0"),
         ("train TRAIN --out OUT --seed -1", "`optimise.seed` should be between 0 and"),
         ("demo --out OUT --set optimise.epochs=two", "`optimise.epochs` should be a whole number. Found `two`."),
-        ("evaluate MODEL TEST --policy confidense", "`confidense` is not a known policy. Did you mean 'confidence'?"),
+        ("evaluate MODEL TEST --policy confidense", "`confidense` is not a known policy. Did you mean 'confidence' or"),
         ("predict MODEL TEST --policy fix", "`fix` is not a known policy. Did you mean 'fixed'?"),
         ("evaluate MODEL TEST --policy confidence --threshold 1.7", "`threshold` should be between 0 and 1. Found 1.7"),
         ("predict MODEL TEST --policy confidence --threshold -1", "`threshold` should be between 0 and 1. Found -1."),

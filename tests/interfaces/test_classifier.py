@@ -170,7 +170,7 @@ def test_nobody_leaves_at_an_exit_that_was_not_trained(fitted: Classifier, toy: 
 @pytest.mark.parametrize(
     ("policy", "message"),
     [
-        ({"policy": "confidnce"}, r"`confidnce` is not a known policy\. Did you mean 'confidence'\?"),
+        ({"policy": "confidnce"}, r"`confidnce` is not a known policy\. Did you mean 'confidence' or"),
         ({"policy": "confidence", "threshold": 1.7}, r"^`threshold` should be between 0 and 1\. Found 1\.7\.$"),
         ({"policy": "fixed", "depth": 5}, r"^`depth` should be between 1 and 4\. Found 5\.$"),
         ({"policy": "fixed", "depth": -1}, r"^`depth` should be between 1 and 4\. Found -1\.$"),

@@ -23,7 +23,12 @@ def texts(toy: Callable[..., Any]) -> list[str]:
 @pytest.fixture(scope="session")
 def truth(model: Path, texts: list[str]) -> list[dict[str, Any]]:
     return [
-        {"label": p.label, "probability": pytest.approx(p.probability, abs=1e-6), "depth": p.depth}
+        {
+            "label": p.label,
+            "probability": pytest.approx(p.probability, abs=1e-6),
+            "depth": p.depth,
+            "certified": False,
+        }
         for p in Classifier.load(model).decide(texts)
     ]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import tomllib
 from collections.abc import Callable
@@ -14,7 +15,8 @@ from offramp import Classifier
 
 Run = Callable[..., Any]
 Arguments = Callable[..., list[object]]
-KEYS = {"out", "report", "score", "metric", "best_epoch", "epochs", "updates", "seconds", "stopped_early", "validation"}
+OF_RUN = {"score", "metric", "best_epoch", "epochs", "updates", "seconds", "stopped_early", "by_exit"}
+KEYS = {"out", "report", "validation"} | OF_RUN
 
 
 def content(folder: Path) -> dict[str, bytes]:
@@ -36,6 +38,7 @@ def test_the_result_is_one_json_document_on_standard_output(trained: Any) -> Non
     assert (found["epochs"], found["updates"], found["metric"]) == (2, 14, "accuracy")  # 108 of 120 texts by 16, twice
     assert found["validation"]["n"] == 12
     assert found["score"] == found["validation"]["accuracy"]
+    assert found["by_exit"] == {"4": found["score"]}
 
 
 def test_progress_goes_to_standard_error_alone(trained: Any) -> None:
@@ -104,6 +107,45 @@ def test_the_columns_are_the_usual_ones_or_the_named_ones(
     answers = offramp("predict", tmp_path / "m", data, "--json").lines
     assert [answer["label"] for answer in answers] == [p.label for p in truth]
     assert [answer["probability"] for answer in answers] == pytest.approx([p.probability for p in truth], abs=1e-5)
+
+
+# Two stages.
+
+
+def test_two_stages_train_every_exit_and_say_its_score(staged: Any) -> None:
+    found = staged.ran.json
+    assert set(found) == KEYS
+    # 108 of 120 texts: twice by 16, then twice by 32.
+    assert (found["epochs"], found["updates"]) == (2, 2 * 7 + 2 * 4)
+    exits = found["validation"]["by_exit"]
+    assert [(row["depth"], row["trained"]) for row in exits] == [(depth, True) for depth in (1, 2, 3, 4)]
+    # Each exit's weights are those of its own best epoch.
+    assert found["by_exit"] == {str(row["depth"]): row["accuracy"] for row in exits}
+    assert Classifier.load(staged.folder).model_.config.trained_exits == [1, 2, 3, 4]
+
+
+def test_the_progress_of_two_stages_tells_them_apart(staged: Any) -> None:
+    first, second = staged.ran.err.splitlines()[:2], staged.ran.err.splitlines()[2:]
+    assert [line.split()[:2] for line in first] == [["epoch", "1"], ["epoch", "2"]]
+    assert [line.split()[:3] for line in second] == [["exits,", "epoch", "1"], ["exits,", "epoch", "2"]]
+    assert all("(mean of 3 exits, " in line for line in second)
+
+
+def test_the_report_of_two_stages_has_every_exit_their_mean_and_both_stages(staged: Any) -> None:
+    page = (staged.folder / "report.html").read_text("utf-8")
+    exits = staged.ran.json["validation"]["by_exit"]
+    for row in exits:
+        assert f'<th scope="row">{row["depth"]}</th><td class="n">{row["accuracy"]:.3f}</td>' in page
+    mean = sum(row["accuracy"] for row in exits) / 4
+    assert f'<th scope="row">Mean</th><td class="n">{mean:.3f}</td>' in page
+    assert f"the mean over 4 exits is {mean:.3f}." in page
+    assert f"mean accuracy {mean:.3f}</text>" in page
+    assert [page.count(f">{heading}</h2>") for heading in ("Training", "Training of the exits below the last")] == [
+        1,
+        1,
+    ]
+    ids = re.findall(r'\bid="([^"]+)"', page)
+    assert len(ids) == len(set(ids))
 
 
 # A folder that is not empty.

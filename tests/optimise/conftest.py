@@ -95,7 +95,14 @@ def make_loop(make_model: Callable[..., MultiExitModel], toy_tokens: Callable[..
             reduction=given.reduction,
         )
         model = model or make_model(layers=2, exit_dropout=config.exits.dropout)
-        return Loop(model, loss, config, toy_tokens(train), toy_tokens(validation, 1), score, folder, watch)
+        given_second = config.stage2
+        second = objective(
+            given_second.objective,
+            temperature=given_second.temperature,
+            weight=given_second.weight,
+            reduction=given_second.reduction,
+        )
+        return Loop(model, loss, config, toy_tokens(train), toy_tokens(validation, 1), score, folder, watch, second)
 
     return make
 

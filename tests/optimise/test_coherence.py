@@ -40,9 +40,16 @@ def test_every_objective_that_gives_one_term_is_known_to() -> None:
         ),
         (
             {"objective__name": "distill"},
-            r"The objective distill should have a teacher\. Found the strategy `single`.* Set `objective\.name`",
+            r"The objective distill should have a teacher\. Found the strategy `single`.* Set `stage2\.objective`",
         ),
-        ({"objective__name": "acl-cl"}, r"The objective acl-cl should have a teacher\."),
+        (
+            {"objective__name": "acl-cl", "optimise__strategy": "two-stage"},
+            r"The objective acl-cl should have a teacher\. Found the strategy `two-stage`",
+        ),
+        (
+            {"stage2__objective": "ce", "stage2__scope": "exact"},
+            r"`stage2\.scope` should be none with the objective ce, which has one term only\.",
+        ),
         (
             {"alignment__aggregator": "mgda", "alignment__scope": "exit"},
             r"`alignment\.aggregator` should be drop where `alignment\.scope` is not exact\. Found `mgda` .* `exit`",
@@ -90,6 +97,7 @@ def test_settings_that_cannot_go_together_are_refused(
         {"objective__name": "acl", "data__views": "dropout"},  # not its concern
         {"objective__name": "scl", "objective__class_weights": "balanced", "objective__label_smoothing": 0.1},
         {"objective__name": "ce", "exits__kind": "lsan"},
+        {"objective__name": "distill", "optimise__strategy": "joint"},
         {"data__sampler": "balanced", "data__per_class": 5, "optimise__batch_size": 4, "optimise__contrast_batch": 10},
     ],
 )

@@ -257,7 +257,7 @@ def looking(model: MultiExitModel, *names: str) -> tuple[Scene, list[tuple[ExitO
     """A scene whose objective contrasts these views, and a list of what it will be shown."""
     loss: Any = objective("infonce", temperature=TEMPERATURE, weight=WEIGHT, reduction="sum")
     shown: list[tuple[ExitOutput, Tensor]] = []
-    loss.register_forward_hook(lambda module, given, result: shown.append(given))
+    loss.register_forward_hook(lambda module, given, result: shown.append(given[:2]))
     views = Views(names, cutoff=0.4)
     return Scene(model, loss, plan("single", model)[0], Rule(180.0), views=views), shown
 

@@ -315,7 +315,9 @@ def test_balanced_contrast_batches_hold_each_label_alike(make_loop: Callable[...
 def test_contrast_batches_meet_other_texts_in_the_next_epoch(make_loop: Callable[..., Loop]) -> None:
     """Sorted by length as a whole, the texts would meet the same others in every epoch."""
     loop = make_loop(train=600, optimise__batch_size=2, optimise__contrast_batch=50)
-    first, second = ({row: set(batch) for batch in loop._batches() for row in batch} for _ in range(2))
+    first, second = (
+        {row: set(batch) for batch in loop._batches(loop.config.optimise) for row in batch} for _ in range(2)
+    )
     met_again = sum(len(first[row] & second[row]) - 1 for row in range(600)) / (600 * 49)
     assert met_again < 0.35  # 0.08 where texts meet at random
     assert sorted(first) == list(range(600))
@@ -323,7 +325,7 @@ def test_contrast_batches_meet_other_texts_in_the_next_epoch(make_loop: Callable
 
 def test_every_text_is_seen_once_in_an_epoch_and_in_another_order_in_the_next(make_loop: Callable[..., Loop]) -> None:
     loop = make_loop(train=30, optimise__batch_size=4)
-    orders = [loop._batches() for _ in range(2)]
+    orders = [loop._batches(loop.config.optimise) for _ in range(2)]
     for batches in orders:
         assert sorted(row for batch in batches for row in batch) == list(range(30))
     assert orders[0] != orders[1]

@@ -31,6 +31,16 @@ SETTINGS = {
         "optimise.contrast_batch=4",
         "optimise.updates_per_epoch=4",
     ],  # 9 contrast batches, two to an update
+    "acl, two stages": [
+        *COMMON,
+        "alignment.scope=exact",
+        "optimise.strategy=two-stage",
+        "optimise.epochs=1",
+        "stage2.epochs=3",
+        "stage2.batch_size=12",
+        "stage2.scope=exact",
+        "stage2.soft=0.5",
+    ],  # 5 updates, then 3 in each of 3 epochs
     "acl, short": [*COMMON, "alignment.scope=exact", "optimise.epochs=2", "optimise.batch_size=12"],
 }
 """Dropout is on in all: it is the backbone's and the exits' default."""
@@ -116,6 +126,27 @@ def test_a_run_killed_at_random_times_ends_with_the_same_bits(
     assert files(out) == files(whole(recipe).folder)
 
 
+def test_a_run_killed_in_either_stage_ends_with_the_same_bits(
+    fit: Callable[..., Any], whole: Callable[[str], Whole], tmp_path: Path
+) -> None:
+    recipe = "acl, two stages"
+    assert updates(whole(recipe).folder) == 14
+    moments = [moment for moment in whole(recipe).moments if "states-" in moment or "base" in moment]
+    out = tmp_path / "out"
+    ended = fit(out, recipe, kill_when=lambda: updates(out) >= 3)
+    assert ended.code == KILLED, ended.output
+    # Between the stages, while the states are written, and when they are whole.
+    for moment in dict.fromkeys([moments[0], moments[len(moments) // 3], moments[len(moments) // 2]]):
+        ended = fit(out, recipe, kill_at=moment)
+        assert ended.code == KILLED, f"{moment} did not come\n{ended.output}"
+    for update in (6, 9, 13):
+        ended = fit(out, recipe, kill_when=lambda update=update: updates(out) >= update)
+        assert ended.code == KILLED, ended.output
+    ended = fit(out, recipe)
+    assert ended.code == 0, ended.output
+    assert files(out) == files(whole(recipe).folder)
+
+
 DANGEROUS = (
     "os.rename training/.run.json",  # nothing is written but a part
     "os.mkdir training/events",
@@ -146,15 +177,16 @@ def test_a_run_killed_while_it_writes_ends_with_the_same_bits(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("recipe", ["acl, short", "acl, two stages"])
 def test_no_moment_to_be_killed_is_a_bad_one(
-    fit: Callable[..., Any], whole: Callable[[str], Whole], tmp_path: Path
+    fit: Callable[..., Any], whole: Callable[[str], Whole], tmp_path: Path, recipe: str
 ) -> None:
-    for number, moment in enumerate(whole("acl, short").moments, start=1):
+    for number, moment in enumerate(whole(recipe).moments, start=1):
         out = tmp_path / str(number)
-        assert fit(out, "acl, short", kill_at=number).code == KILLED
-        ended = fit(out, "acl, short")
+        assert fit(out, recipe, kill_at=number).code == KILLED
+        ended = fit(out, recipe)
         assert ended.code == 0, f"killed before {number}, {moment}: {ended.output}"
-        assert files(out) == files(whole("acl, short").folder), f"killed before {number}, {moment}"
+        assert files(out) == files(whole(recipe).folder), f"killed before {number}, {moment}"
 
 
 @pytest.fixture

@@ -128,6 +128,16 @@ def soft_targets(logits: Sequence[Vector], teacher: Sequence[Vector], temperatur
     return temperature**2 * math.fsum(terms) / len(logits)
 
 
+def softened(terms: dict[str, float], weight: float, share: float, soft: float) -> float:
+    """The weighted sum of an objective's terms, with a share of soft targets in its cross entropy.
+
+    An objective without a cross entropy shares all of it.
+    """
+    if "ce" in terms:
+        return total({**terms, "ce": (1.0 - share) * terms["ce"] + share * soft}, weight)
+    return (1.0 - share) * total(terms, weight) + share * soft
+
+
 def icl(
     texts: Sequence[Vector], classes: Sequence[Vector], labels: Sequence[int], temperature: float, heads: int
 ) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -63,6 +64,32 @@ def _history(updates: int = 120, epochs: int = 3, angles: bool = True, groups: S
         for epoch in range(1, epochs + 1)
     ]
     return History(steps, records)
+
+
+def _two_phases(first: int = 40, second: int = 30) -> History:
+    """A run of two stages: updates are counted through, epochs anew; three exits learn apart in the second."""
+    begin, then = _history(first, 2), _history(second, 3)
+    scores = ((0.2, 0.4, 0.6), (0.3, 0.5, 0.9), (0.4, 0.6, 0.5))
+    epochs = [
+        replace(
+            record,
+            step=first + record.step,
+            score=sum(scores[place]) / 3,
+            by_exit={str(depth): score for depth, score in enumerate(scores[place], 1)},
+            phase="exits",
+        )
+        for place, record in enumerate(then.epochs)
+    ]
+    return History(
+        [replace(record, phase="single") for record in begin.steps]
+        + [replace(record, step=first + record.step, phase="exits") for record in then.steps],
+        [replace(record, by_exit={"4": record.score}, phase="single") for record in begin.epochs] + epochs,
+    )
+
+
+@pytest.fixture(scope="session")
+def make_two_phases() -> Callable[..., History]:
+    return _two_phases
 
 
 @pytest.fixture(scope="session")

@@ -14,7 +14,7 @@ import matplotlib.image
 import pytest
 
 from offramp.errors import DataError, MissingExtra
-from offramp.report import figures
+from offramp.report import captions, figures
 from offramp.report.history import History
 from offramp.report.marks import MOST_POINTS, running_median, thin
 from offramp.types import StepRecord
@@ -26,6 +26,16 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 def words(svg):
     return [element.text for element in ElementTree.fromstring(svg).iter(f"{SVG}text")]
+
+
+def ticks(svg):
+    """The whole numbers at the lower edge of a figure."""
+    texts = [e for e in ElementTree.fromstring(svg).iter(f"{SVG}text") if e.text]
+    lowest = {round(float(e.get("y"))): [] for e in texts}
+    for element in texts:
+        lowest[round(float(element.get("y")))].append(element)
+    rows = [lowest[y] for y in sorted(lowest, reverse=True)]
+    return next([int(e.text) for e in row] for row in rows if all(e.text.isdigit() for e in row))
 
 
 def draw_all(evaluation, history):
@@ -117,6 +127,62 @@ def test_exits_that_were_not_trained_are_said_to_be_so(make_evaluation):
     assert "not trained (hollow)" in words(figures.exit_scores(make_evaluation(trained=[6])))
     assert "not trained (hollow)" not in words(figures.exit_scores(make_evaluation()))
     assert "accuracy" not in words(figures.exit_scores(make_evaluation(trained=[])))
+
+
+@pytest.mark.parametrize("trained", [[1, 2], [2, 4, 6], range(1, 7)])
+def test_the_mean_over_the_trained_exits_is_named(make_evaluation, trained):
+    evaluation = make_evaluation(trained=trained)
+    right = [exit.accuracy for exit in evaluation.by_exit if exit.depth in trained]
+    found = words(figures.exit_scores(evaluation))
+    assert f"mean accuracy {sum(right) / len(right):.3f}" in found
+    assert f"the mean over {len(right)} exits is {sum(right) / len(right):.3f}" in captions.exits(evaluation).shows
+
+
+def test_one_exit_or_none_has_no_mean(make_evaluation):
+    for trained in ([6], []):
+        evaluation = make_evaluation(trained=trained)
+        assert not [word for word in words(figures.exit_scores(evaluation)) if "mean" in word]
+        assert "mean" not in captions.exits(evaluation).shows
+
+
+def test_each_phase_has_its_own_updates_and_epochs_along_its_axes(make_two_phases):
+    first, second = make_two_phases(first=400, second=300).phases.values()
+    for draw in (figures.loss_curve, figures.angle_curve, figures.cosine_strips):
+        before, after = ticks(draw(first)), ticks(draw(second))
+        assert before
+        assert after
+        assert max(before) <= 400 <= min(after) < max(after) <= 700
+    epochs = [ticks(figures.validation_curve(phase)) for phase in (first, second)]
+    assert epochs == [[1, 2], [1, 2, 3]]
+
+
+def test_the_figures_of_two_phases_share_no_ids(make_two_phases):
+    first, second = make_two_phases().phases.values()
+    for draw in OF_HISTORY:
+        ids = [set(re.findall(r'\bid="([^"]+)"', draw(phase))) for phase in (first, second)]
+        assert not ids[0] & ids[1]
+
+
+def test_a_phase_of_several_exits_shows_their_mean_and_range_and_no_best_epoch(make_two_phases):
+    first, second = make_two_phases().phases.values()
+    one, several = words(figures.validation_curve(first)), words(figures.validation_curve(second))
+    assert "best: 0.820" in one
+    assert "mean of the exits" not in one
+    assert {"mean of the exits", "lowest to highest exit"} <= set(several)
+    assert not [word for word in several if word.startswith("best")]
+    said = captions.validation(second)
+    assert "the mean of 3 exits" in said.read
+    assert "each exit keeps the weights of its own best epoch" in said.read
+    assert said.shows == "The mean of 3 exits was highest after epoch 2 of 3 (0.567)."
+    alone = History(second.steps[:10], second.epochs[:1])
+    assert "lowest to highest exit" in words(figures.validation_curve(alone))
+
+
+def test_exits_that_learn_together_share_a_best_epoch(make_two_phases):
+    epochs = [replace(record, phase="joint") for record in make_two_phases().phases["exits"].epochs]
+    history = History([], [epochs[0], epochs[1], replace(epochs[2], best=False)])
+    assert {"best: 0.567", "lowest to highest exit"} <= set(words(figures.validation_curve(history)))
+    assert captions.validation(history).shows == "The best of 3 epochs is epoch 2 (0.567); the last one scored 0.500."
 
 
 def test_the_histogram_says_the_counts_and_the_mean(make_evaluation):

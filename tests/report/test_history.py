@@ -2,7 +2,7 @@
 
 import json
 import math
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import pytest
 from accelerate import Accelerator
@@ -80,6 +80,50 @@ def test_a_log_from_before_there_were_cosines_is_read(tmp_path):
     (tmp_path / "log.jsonl").write_text(json.dumps(fields) + "\n")
     (found,) = read_history(tmp_path / "log.jsonl").steps
     assert (found.loss, found.cosines) == (1.5, {})
+
+
+def test_a_log_from_before_there_were_phases_is_one_phase(tmp_path):
+    whole = [*(step(n) for n in (1, 2, 3)), epoch(1)]
+    lines = [json.loads(to_line(record)) for record in whole]
+    older = [{key: value for key, value in line.items() if key not in {"phase", "by_exit"}} for line in lines]
+    (tmp_path / "log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in older))
+    found = read_history(tmp_path / "log.jsonl")
+    assert found == History(whole[:3], whole[3:])
+    assert found.phases == {"": found}
+    assert (found.phase, found.apart, found.best) == ("", False, epoch(1))
+
+
+def test_a_run_of_two_phases_is_read_again_and_taken_apart(written, make_two_phases):
+    history = make_two_phases(first=40, second=30)
+    found = read_history(written(*history.steps, *history.epochs))
+    assert found == history
+    assert list(found.phases) == ["single", "exits"]
+    first, second = found.phases.values()
+    assert [record.step for record in first.steps] == list(range(1, 41))
+    assert [record.step for record in second.steps] == list(range(41, 71))
+    assert [(record.epoch, record.step) for record in first.epochs] == [(1, 20), (2, 40)]
+    assert [(record.epoch, record.step) for record in second.epochs] == [(1, 50), (2, 60), (3, 70)]
+    assert (first.phase, second.phase, found.phase) == ("single", "exits", "single")
+
+
+def test_a_resumed_phase_replaces_its_own_epochs_only(tmp_path):
+    first, second = epoch(1, 0.5), replace(epoch(1, 0.7), step=20, phase="exits")
+    file = tmp_path / "log.jsonl"
+    file.write_text("".join(map(to_line, [first, replace(second, score=0.1), second])))
+    assert read_history(file).epochs == [first, second]
+
+
+def test_an_exits_score_that_was_not_finite_is_read_as_nan(written):
+    (found,) = read_history(written(replace(epoch(1), by_exit={"1": math.nan, "2": 0.5}))).epochs
+    assert math.isnan(found.by_exit["1"])
+    assert found.by_exit["2"] == 0.5
+
+
+def test_exits_that_learn_apart_share_no_best_epoch(make_two_phases):
+    first, second = make_two_phases().phases.values()
+    assert first.best == first.epochs[-1]
+    assert second.apart
+    assert second.best is None
 
 
 def test_a_missing_or_empty_file_is_an_empty_history(tmp_path):

@@ -6,9 +6,11 @@ from dataclasses import replace
 from html.parser import HTMLParser
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 
 from offramp.config import Config, to_mapping
+from offramp.report.exit_map import lay_out
 from offramp.report.history import History
 from offramp.report.page import render
 
@@ -160,6 +162,88 @@ def test_what_has_no_data_is_left_out(make_evaluation, make_history):
     assert "Gradient angles" not in plain
     assert "Gradient cosines" not in plain
     assert "Loss by update" in plain
+
+
+@pytest.fixture(scope="module")
+def seen():
+    chance = np.random.default_rng(0)
+    anchors = chance.normal(size=(3, 8)).astype(np.float32)  # (C, D)
+    labels = [i % 3 for i in range(30)]
+    vectors = anchors[labels] + 0.1 * chance.normal(size=(30, 8)).astype(np.float32)  # (N, D)
+    return lay_out(2, vectors, anchors, labels, ["bad", "fine", "<good>"])
+
+
+@pytest.fixture(scope="module")
+def staged(make_evaluation, make_two_phases, seen):
+    return render("A run", make_evaluation(layers=4), make_two_phases(), CONFIG, {}, seen)
+
+
+def test_a_run_of_two_stages_has_a_section_for_each_and_a_map(staged):
+    outline = Outline(staged)
+    assert outline.headings() == [
+        "Score of each exit",
+        "Where texts left",
+        "What was confused",
+        "Representations",
+        "Training",
+        "Training of the exits below the last",
+        "Configuration",
+    ]
+    ids = [element["attrs"]["id"] for element in outline.elements if "id" in element["attrs"]]
+    assert len(ids) == len(set(ids))
+    drawn = outline.all("svg")
+    assert len(drawn) == len(outline.all("figcaption")) == 3 + 1 + 2 * 4
+    assert all(element["attrs"]["role"] == "img" and element["attrs"]["aria-label"] for element in drawn)
+    (found,) = [e for e in drawn if e["attrs"]["aria-label"].startswith("What the exit at depth 2 sees. ")]
+    assert found["attrs"]["aria-label"].endswith("is that of its label for 100.0% of 30 texts.")
+    assert {"bad", "fine", "<good>"} <= set(found["text"].split())
+
+
+def test_the_table_of_exits_ends_with_their_mean(make_evaluation, staged):
+    exits = make_evaluation(layers=4).by_exit
+    means = [sum(getattr(e, name) for e in exits) / 4 for name in ("accuracy", "macro_f1", "mcc")]
+    cells = "".join(f'<td class="n">{mean:.3f}</td>' for mean in means)
+    assert f'<th scope="row">Mean</th>{cells}<td class="n">4</td>' in staged
+    assert ">Mean</th>" not in render("A run", make_evaluation(trained=[6]), History(), {}, {})
+
+
+def test_the_epochs_of_several_exits_are_tabled_exit_by_exit(staged):
+    head = [cell["text"] for cell in Outline(staged).all("th") if cell["attrs"]["scope"] == "col"]
+    place = head.index("Mean macro-F1")
+    assert head[place - 2 : place + 5] == [
+        "Epoch",
+        "Update",
+        "Mean macro-F1",
+        "Depth 1",
+        "Depth 2",
+        "Depth 3",
+        "Training loss",
+    ]
+    row = "".join(f'<td class="n">{cell}</td>' for cell in ("60", "0.567", "0.300", "0.500", "0.900", "0.250"))
+    assert f'<th scope="row">2</th>{row}' in staged
+
+
+def test_a_map_of_many_labels_folds_its_table_away(seen):
+    many = replace(
+        seen,
+        names=[f"name{k}" for k in range(77)],
+        anchors=np.random.default_rng(1).normal(size=(77, 2)).astype(np.float32),
+        of_label=[*seen.of_label, *[0] * 74],
+        near_label=[*seen.near_label, *[0] * 74],
+    )
+    assert not Outline(render("A run", None, History(), {}, {}, seen)).all("details")
+    (folded,) = Outline(render("A run", None, History(), {}, {}, many)).all("details")
+    assert "All 77 labels as a table" in folded["text"]
+
+
+def test_without_matplotlib_a_map_is_its_numbers(monkeypatch, seen):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    outline = Outline(render("A run", None, History(), {}, {}, seen))
+    assert outline.all("svg") == []
+    assert len(outline.all("table")) == 1
+    said = [element["text"] for element in outline.all("p")]
+    assert "offramp[plots]" in said[0]
+    assert said[1].endswith("for 100.0% of 30 texts.")
 
 
 def test_a_perfect_evaluation_shows_no_empty_table_of_pairs(make_evaluation):

@@ -39,8 +39,9 @@ class Timetable(Never):
     def reads(self, depth: int) -> bool:
         return True
 
-    def start(self, texts: int) -> Tensor:
-        return torch.stack([torch.arange(texts), torch.zeros(texts, dtype=torch.int64)], dim=1)  # (B, 2)
+    def start(self, batch: Batch) -> Tensor:
+        texts = torch.arange(len(batch))
+        return torch.stack([texts, torch.zeros_like(texts)], dim=1)  # (B, 2)
 
     def leave(self, depth: int, output: ExitOutput, state: Tensor) -> tuple[Tensor, Tensor]:
         assert len(state) == len(output.logits)

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import importlib.util
+import math
 import random
 from collections.abc import Callable, Sequence
-from typing import Any
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any, cast
 
 import pytest
 import torch
@@ -13,9 +18,12 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from offramp.exits.model import MultiExitModel
+from offramp.policies import POLICIES, policy
 from offramp.policies.confidence import Confidence
 from offramp.policies.fixed import Fixed
 from offramp.policies.never import Never
+from offramp.policies.replay import Pooled, depths, scores
+from offramp.policies.scored import Scored
 from offramp.runtime.torch_engine import decide
 from offramp.types import Batch
 
@@ -30,6 +38,7 @@ shapes = st.fixed_dictionaries(
 )
 thresholds = st.floats(0.34, 0.99) | st.floats(0, 1)
 few = settings(max_examples=20, deadline=None)
+fewer = settings(max_examples=8, deadline=None)  # there are many policies
 
 Make = Callable[[str, str], MultiExitModel]
 Tokens = Callable[..., Batch]
@@ -216,3 +225,231 @@ def test_a_fixed_depth_is_every_texts_depth_trained_or_not_and_no_deeper_layer_r
 def test_fixed_at_0_is_the_last_depth(model_of: Make, tokens_for: Tokens) -> None:
     model = model_of("bert", "mha")
     assert decide(model, tokens_for(model, [3, 5], 0), Fixed(0)).depth.tolist() == [LAYERS, LAYERS]
+
+
+# Every policy that scores, with a threshold per exit.
+
+SCORED = [("bert", "mha", name) for name, kind in POLICIES.items() if issubclass(kind, Scored)]
+SCORED += [("bert", "match", "anchor"), ("roberta", "linear", "prior"), ("modernbert", "mha", "vote")]
+every_policy = pytest.mark.parametrize("name", SCORED, ids="-".join)
+subsets = st.sets(st.integers(1, LAYERS), min_size=1).map(sorted)
+shares = st.lists(st.floats(0, 1), min_size=LAYERS, max_size=LAYERS)
+
+
+@cache
+def reference() -> ModuleType:
+    """`tests/reference/policies.py`: the policies as slow loops."""
+    file = Path(__file__).parents[1] / "reference" / "policies.py"
+    spec = importlib.util.spec_from_file_location("reference_policies", file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def fitted(model: MultiExitModel, name: str) -> dict[str, Tensor] | None:
+    """Tensors such as fitting gives a policy, at random."""
+    draw = torch.Generator().manual_seed(0)
+    if name == "learned":
+        every = range(1, LAYERS + 1)
+        weights = {f"{d}.weight": torch.randn(model.representation_width + 3, generator=draw) for d in every}
+        return weights | {f"{d}.bias": torch.zeros(()) for d in every}
+    if name == "prior":
+        shapes = {"weight": (32, LAYERS), "length": (LAYERS,), "bias": (LAYERS,)}
+        return {key: torch.randn(*shape, generator=draw) for key, shape in shapes.items()}
+    return None
+
+
+def rule(model: MultiExitModel, name: str, thresholds: float | dict[int, float]) -> Scored:
+    return cast(Scored, policy(name, thresholds, patience=2, tensors=fitted(model, name)))
+
+
+@torch.no_grad()
+def pool(model: MultiExitModel, batch: Batch) -> Pooled:
+    return Pooled(batch, model.outputs(batch))
+
+
+def levels(
+    model: MultiExitModel, tokens_for: Tokens, name: str, exits: Sequence[int], shares: Sequence[float]
+) -> dict[int, float]:
+    """Thresholds by depth: what about these shares of all scores that sixty texts have at these exits do not reach."""
+    low = POLICIES[name].range[0]  # type: ignore[attr-defined]
+    made = rule(model, name, max(low, 0.0))
+    found = scores(made, pool(model, tokens_for(model, [1, 3, 5, 8, 13, 21] * 10, 7)), exits)  # (E, N)
+    ranked = found.nan_to_num(neginf=0.0).flatten().sort().values  # (E * N,)
+    # A little less, so that rounding does not decide where scores are few and often the same.
+    cut = [ranked[round(share * (len(ranked) - 1))].item() - 1e-3 for share in shares[: len(exits)]]
+    shut = [share > 0.9 for share in shares]  # such an exit is read, and nobody leaves there
+    return {
+        depth: math.inf if closed else max(low, value) for depth, value, closed in zip(exits, cut, shut, strict=False)
+    }
+
+
+@torch.no_grad()
+def slowly(model: MultiExitModel, batch: Batch, name: str, thresholds: dict[int, float]) -> tuple[Tensor, list[int]]:
+    """Text by text, exit by exit, in Python floats: the logits and the depth of each text."""
+    exits = sorted(thresholds)
+    given: dict[str, Any] = {"patience": 2}
+    tensors = fitted(model, name)
+    if name == "learned" and tensors:
+        given["heads"] = [(tensors[f"{d}.weight"].tolist(), tensors[f"{d}.bias"].item()) for d in exits]
+    if name == "prior" and tensors:
+        of = lambda key, d: tensors[key][..., d - 1].tolist()  # noqa: E731
+        given["priors"] = [(of("weight", d), of("length", d), of("bias", d)) for d in exits]
+    logits, left = [], []
+    for row in range(len(batch)):
+        one = alone(batch, row)
+        outputs = model.outputs(one)
+        said = [
+            (o.representation[0].tolist(), o.logits[0].tolist(), o.label_embeddings.tolist())
+            for o in (outputs[d] for d in exits)
+        ]
+        found = reference().scores(name, said, tokens=one.input_ids[0].tolist(), **given)
+        wanted = [thresholds[d] for d in exits]
+        assume(
+            all(abs(s - t) > 1e-5 or s == t for s, t in zip(found, wanted, strict=True))
+        )  # rounding may decide there
+        depth = reference().depth(found, wanted, exits, LAYERS)
+        logits.append(outputs[depth].logits[0])
+        left.append(depth)
+    return torch.stack(logits), left
+
+
+@every_policy
+@fewer
+@given(shape=shapes, exits=subsets, shares=shares)
+def test_under_every_policy_a_text_leaves_where_and_with_what_it_would_alone(
+    model_of: Make,
+    tokens_for: Tokens,
+    name: tuple[str, str, str],
+    shape: dict[str, Any],
+    exits: list[int],
+    shares: list[float],
+) -> None:
+    family, kind, chosen = name
+    model = model_of(family, kind)
+    batch = tokens_for(model, **shape)
+    thresholds = levels(model, tokens_for, chosen, exits, shares)
+    logits, left = slowly(model, batch, chosen, thresholds)
+    found = decide(model, batch, rule(model, chosen, thresholds))
+    assert found.depth.tolist() == left
+    torch.testing.assert_close(found.logits, logits, **CLOSE)
+
+
+@every_policy
+@fewer
+@given(shape=shapes, exits=subsets, shares=shares, chance=st.randoms(use_true_random=False))
+def test_under_every_policy_neither_order_nor_company_nor_padding_changes_an_answer(
+    model_of: Make,
+    tokens_for: Tokens,
+    name: tuple[str, str, str],
+    shape: dict[str, Any],
+    exits: list[int],
+    shares: list[float],
+    chance: random.Random,
+) -> None:
+    family, kind, chosen = name
+    model = model_of(family, kind)
+    batch = tokens_for(model, **shape)
+    thresholds = levels(model, tokens_for, chosen, exits, shares)
+    _, left = slowly(model, batch, chosen, thresholds)  # only to stay clear of ties
+    made = rule(model, chosen, thresholds)
+    together = decide(model, batch, made)
+    order = chance.sample(range(len(batch)), len(batch))
+    cut = chance.randint(0, len(batch))
+    for rows in (order, *(part for part in (order[:cut], order[cut:]) if part), *([row] for row in order)):
+        found = decide(model, take(batch, rows), made)
+        assert found.depth.tolist() == [left[row] for row in rows]
+        torch.testing.assert_close(found.logits, together.logits[rows], **CLOSE)
+
+
+@every_policy
+@fewer
+@given(shape=shapes, exits=subsets, ladder=st.lists(shares, min_size=2, max_size=4))
+def test_under_every_policy_depth_never_falls_when_thresholds_rise(
+    model_of: Make,
+    tokens_for: Tokens,
+    name: tuple[str, str, str],
+    shape: dict[str, Any],
+    exits: list[int],
+    ladder: list[list[float]],
+) -> None:
+    family, kind, chosen = name
+    model = model_of(family, kind)
+    batch = tokens_for(model, **shape)
+    rising = [list(step) for step in zip(*(sorted(column) for column in zip(*ladder, strict=True)), strict=True)]
+    found = torch.stack(
+        [decide(model, batch, rule(model, chosen, levels(model, tokens_for, chosen, exits, s))).depth for s in rising]
+    )  # (steps, B)
+    assert (found.diff(dim=0) >= 0).all()
+
+
+@every_policy
+@fewer
+@given(shape=shapes, exits=subsets, shares=shares, trained_exits=subsets)
+def test_a_replay_of_what_all_exits_said_gives_the_depths_of_the_engine(
+    model_of: Make,
+    tokens_for: Tokens,
+    trained: Callable[..., Any],
+    name: tuple[str, str, str],
+    shape: dict[str, Any],
+    exits: list[int],
+    shares: list[float],
+    trained_exits: list[int],
+) -> None:
+    family, kind, chosen = name
+    model = model_of(family, kind)
+    batch = tokens_for(model, **shape)
+    read = [depth for depth in exits if depth in trained_exits]
+    # Of an exit that was not trained nothing is read, whatever its threshold.
+    thresholds = levels(model, tokens_for, chosen, read, shares)
+    everywhere = {**dict.fromkeys(exits, max(0.0, POLICIES[chosen].range[0])), **thresholds}  # type: ignore[attr-defined]
+    slowly(model, batch, chosen, thresholds)  # only to stay clear of ties
+    with trained(model, trained_exits):
+        found = decide(model, batch, rule(model, chosen, everywhere))
+    pooled = pool(model, batch)
+    again = scores(rule(model, chosen, everywhere), pooled, read)
+    left = depths(again, torch.tensor(list(thresholds.values())), read, LAYERS)
+    assert left.tolist() == found.depth.tolist()
+
+
+@every_policy
+def test_under_every_policy_thresholds_spread_the_texts_over_the_exits(
+    model_of: Make, tokens_for: Tokens, name: tuple[str, str, str]
+) -> None:
+    """Else the properties above would hold of nothing."""
+    family, kind, chosen = name
+    model = model_of(family, kind)
+    batch = tokens_for(model, [1, 3, 5, 8, 13, 21] * 10, 7)
+    some = [levels(model, tokens_for, chosen, [1, 2, 3], [share] * 3) for share in (0.4, 0.5, 0.6, 0.7, 0.8, 0.9)]
+    assert max(len(decide(model, batch, rule(model, chosen, one)).depth.unique()) for one in some) >= 3
+
+
+@every_policy
+def test_an_exit_that_is_not_read_is_not_run(model_of: Make, tokens_for: Tokens, name: tuple[str, str, str]) -> None:
+    family, kind, chosen = name
+    model = model_of(family, kind)
+    made = rule(model, chosen, levels(model, tokens_for, chosen, [2], [1.0]))
+    ran: list[int] = []
+    hooks = [
+        exit.register_forward_pre_hook(lambda *_, depth=depth: ran.append(depth))
+        for depth, exit in enumerate(model.exits, 1)
+    ]
+    try:
+        decide(model, tokens_for(model, [2, 9, 4], 0), made)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    assert set(ran) <= {2, LAYERS}
+
+
+@torch.no_grad()
+def test_a_prior_decides_on_the_text_alone(model_of: Make, tokens_for: Tokens) -> None:
+    """The same texts leave at the same depths in a model with other weights."""
+    batch = tokens_for(model_of("bert", "mha"), [1, 3, 5, 8, 13, 21] * 5, 3)
+    tensors = fitted(model_of("bert", "mha"), "prior")
+    chosen = policy("prior", 0.8, tensors=tensors)
+    one, other = (decide(model_of("bert", kind), batch, chosen).depth for kind in ("mha", "linear"))
+    assert len(one.unique()) > 1
+    assert torch.equal(one, other)

@@ -83,6 +83,12 @@ def stratified_sample(labels: Sequence[Label] | Integers, n: int, generator: tor
     return _draw(groups, _shares(counts, n, most=counts), generator)
 
 
+def class_capped(labels: Sequence[Label] | Integers, most: int, generator: torch.Generator) -> list[int]:
+    """Rows, sorted, with at most `most` of each label."""
+    groups = _rows_by_class(labels)
+    return _draw(groups, np.array([min(most, len(rows)) for rows in groups], dtype=np.int64), generator)
+
+
 def stratified_split(
     labels: Sequence[Label] | Integers, fraction: float, generator: torch.Generator
 ) -> tuple[list[int], list[int]]:

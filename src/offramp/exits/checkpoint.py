@@ -13,6 +13,8 @@ import os
 import shutil
 import tempfile
 import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +24,7 @@ from offramp import __version__
 from offramp.config import Config, from_mapping, to_toml
 from offramp.encoder.load import quiet_loading
 from offramp.errors import ModelError, TrainingError
-from offramp.exits.model import MultiExitModel
+from offramp.exits.model import MultiExitConfig, MultiExitModel
 
 MANIFEST = "offramp.json"
 SETTINGS = "offramp.toml"
@@ -40,8 +42,8 @@ def is_run(folder: Path) -> bool:
     return (folder / RUN).is_file()
 
 
-def save(folder: Path, model: MultiExitModel, tokenizer: Any, config: Config) -> None:
-    """Write a model folder; what else lies in it stays."""
+def save(folder: Path, model: MultiExitModel, tokenizer: Any, config: Config, weights: bool = True) -> None:
+    """Write a model folder; what else lies in it stays. Without weights, it is for an engine that has its own."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for left in folder.glob(".saving-*"):  # by a run that was killed
@@ -49,7 +51,7 @@ def save(folder: Path, model: MultiExitModel, tokenizer: Any, config: Config) ->
         with tempfile.TemporaryDirectory(prefix=".saving-", dir=folder) as name:
             part = Path(name)
             with quiet_loading():
-                model.save_pretrained(part)
+                (model if weights else model.config).save_pretrained(part)
                 tokenizer.save_pretrained(part)
             (part / SETTINGS).write_text(to_toml(config), "utf-8")
             names = sorted(p.name for p in part.iterdir())
@@ -67,22 +69,37 @@ def save(folder: Path, model: MultiExitModel, tokenizer: Any, config: Config) ->
 
 def load(folder: Path) -> tuple[MultiExitModel, Any, Config]:
     """The model, its tokenizer and the configuration it was made with; a folder that is not whole is refused."""
+    _, tokenizer, config = load_without_weights(folder)
+    with _readable(folder), quiet_loading():
+        model = MultiExitModel.from_pretrained(
+            folder, use_safetensors=True, attn_implementation=config.encoder.attention
+        )
+    return model.train(False), tokenizer, config
+
+
+def load_without_weights(folder: Path) -> tuple[MultiExitConfig, Any, Config]:
+    """What the model is made of, its tokenizer and the configuration it was made with."""
     from transformers import AutoTokenizer
 
-    try:
+    with _readable(folder):
         verify(folder)
         config = from_mapping(tomllib.loads((folder / SETTINGS).read_text("utf-8")))
         with quiet_loading():
-            model = MultiExitModel.from_pretrained(
-                folder, use_safetensors=True, attn_implementation=config.encoder.attention
-            )
+            made_of = MultiExitConfig.from_pretrained(folder)
             tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+    return made_of, tokenizer, config
+
+
+@contextmanager
+def _readable(folder: Path) -> Iterator[None]:
+    """A damaged file can make transformers raise anything: it becomes a sentence."""
+    try:
+        yield
     except ModelError:
         raise
-    except Exception as error:  # a damaged file can make transformers raise anything
+    except Exception as error:
         first = str(error).strip().partition("\n")[0] or type(error).__name__
         raise ModelError(f"The model folder `{folder}` cannot be read: {first}") from error
-    return model.train(False), tokenizer, config
 
 
 def verify(folder: Path) -> None:

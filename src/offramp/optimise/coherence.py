@@ -32,10 +32,14 @@ def check(config: Config) -> None:
             "`alignment.aggregator` should be drop where `alignment.scope` is not exact. "
             f"Found `{config.alignment.aggregator}` with the scope `{scope}`. Change the one or the other."
         )
-    if OBJECTIVES[name].taught and settings.strategy == "single":
+    if OBJECTIVES[name].taught and settings.strategy in ("single", "two-stage"):
         raise ConfigError(
-            f"The objective {name} should have a teacher. Found the strategy `single`, which has none. "
-            "Set `objective.name` to one without a teacher, such as acl."
+            f"The objective {name} should have a teacher. Found the strategy `{settings.strategy}`, whose last exit "
+            "has none. Set `stage2.objective` to it, or `optimise.strategy` to joint or alternating."
+        )
+    if config.stage2.scope != "none" and config.stage2.objective in ONE_TERM:
+        raise ConfigError(
+            f"`stage2.scope` should be none with the objective {config.stage2.objective}, which has one term only."
         )
     if name in BY_NEARNESS and config.exits.kind in ("leam", "lsan"):
         raise ConfigError(

@@ -28,7 +28,12 @@ class Measured:
 
     loss: float
     parts: dict[str, float]
-    angle: Angle | None = None
+    angles: tuple[Angle, ...] = ()  # between the gradients of the two terms; one per exit where exits learn apart
+
+    @property
+    def angle(self) -> Angle | None:
+        """The angle, where there is one for all exits."""
+        return self.angles[0] if self.angles else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,19 +120,31 @@ def states_read(scene: Scene, batch: Batch) -> dict[int, States]:
 
 
 def loss_of(scene: Scene, outputs: dict[int, ExitOutput], labels: Tensor | None) -> Loss:
-    """The sum of the objective over the exits in play."""
+    """The weighted sum of the objective over the exits in play; the last of them teaches, where one is wanted."""
     if labels is None:
         raise ValueError("training needs labels")
-    losses = [scene.objective(outputs[depth], labels) for depth in scene.phase.exits]
-    if len(losses) == 1:
+    teacher = outputs[max(outputs)] if scene.objective.taught else None
+    exits = scene.phase.exits
+    return summed(
+        [scene.objective(outputs[depth], labels, teacher) for depth in exits], [scene.phase.weight(d) for d in exits]
+    )
+
+
+def summed(losses: Sequence[Loss], weights: Sequence[float]) -> Loss:
+    """One loss for several exits."""
+    if len(losses) == 1 and weights[0] == 1.0:
         return losses[0]
+
+    def total(values: Sequence[Tensor]) -> Tensor:
+        return torch.stack([v if w == 1.0 else w * v for v, w in zip(values, weights, strict=True)]).sum()
+
     auxiliary = [loss.auxiliary for loss in losses if loss.auxiliary is not None]
     return Loss(
-        main=torch.stack([loss.main for loss in losses]).sum(),
-        auxiliary=torch.stack(auxiliary).sum() if auxiliary else None,
+        main=total([loss.main for loss in losses]),
+        auxiliary=total(auxiliary) if auxiliary else None,
         main_weight=losses[0].main_weight,
         auxiliary_weight=losses[0].auxiliary_weight,
-        parts={name: torch.stack([loss.parts[name] for loss in losses]).sum() for name in losses[0].parts},
+        parts={name: total([loss.parts[name] for loss in losses]) for name in losses[0].parts},
     )
 
 
@@ -140,7 +157,7 @@ def _backward(scene: Scene, loss: Loss) -> Measured:
 def measured(loss: Loss, angle: Angle | None) -> Measured:
     """What the batch's loss and its gradients' angle tell a log."""
     parts = {name: float(value) for name, value in loss.parts.items()}
-    return Measured(float(loss.total.detach()), parts, angle)
+    return Measured(float(loss.total.detach()), parts, () if angle is None else (angle,))
 
 
 def accumulate(tensors: Sequence[Tensor], gradients: Sequence[Tensor | None], share: float) -> None:

@@ -7,18 +7,19 @@ checkpoints from which a killed run goes on to the same bits, and tells whoever 
 from __future__ import annotations
 
 import math
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import torch
 from accelerate import Accelerator
 from accelerate.state import AcceleratorState
 from torch import Tensor
 
-from offramp.config import Config
+from offramp.config import Config, OptimiseConfig
 from offramp.data.sampling import POOL, class_balanced, length_buckets, sorted_batches
 from offramp.data.tokens import Tokens
 from offramp.data.views import Views
@@ -26,10 +27,14 @@ from offramp.errors import TrainingError
 from offramp.exits.model import MultiExitModel
 from offramp.optimise.aggregators import aggregator
 from offramp.optimise.alignment import Rule
+from offramp.optimise.exit_gradients import APART
+from offramp.optimise.exits_together import read_together
 from offramp.optimise.grad_cache import CACHED
 from offramp.optimise.gradients import SCOPES, Measured, Scene
 from offramp.optimise.journal import Journal, Watch
-from offramp.optimise.saved_state import SavedState
+from offramp.optimise.place import Keeper, Place
+from offramp.optimise.saved_state import Checkpoint, SavedState
+from offramp.optimise.state_cache import Frozen, open_cache, remove_caches
 from offramp.optimise.strategies import Phase, plan
 from offramp.optimise.update import Update, rate
 from offramp.types import EpochRecord, Objective, StepRecord
@@ -40,7 +45,7 @@ Score = Callable[[Sequence[int], Sequence[int]], float]
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """How a run ended."""
+    """How a run ended: the first phase, and every exit that was trained."""
 
     score: float
     metric: str
@@ -49,26 +54,11 @@ class Result:
     updates: int
     seconds: float
     stopped_early: bool
-
-
-@dataclass(slots=True)
-class Place:
-    """Where a run is: all that a checkpoint must know besides tensors."""
-
-    phase: int = 0
-    epoch: int = 0
-    batch: int = 0  # batches of this epoch that are done
-    update: int = 0  # updates of the run
-    top_score: float = -math.inf  # the best so far
-    best_score: float = -math.inf  # that of the weights that are kept
-    best_epoch: int = 0
-    waiting: int = 0  # epochs since the top score
-    epoch_loss: float = 0.0  # sum over the epoch's batches
-    seconds: float = 0.0
+    by_exit: dict[str, float] = field(default_factory=dict)  # depth to validation score of the weights that were kept
 
 
 class Loop:
-    """One run: a model, its objective, its texts."""
+    """One run: a model, its objective, its texts; for a second stage, the objective of the exits below the last."""
 
     def __init__(
         self,
@@ -80,17 +70,22 @@ class Loop:
         score: Score,
         folder: Path | None = None,
         watch: Watch | None = None,
+        second: Objective | None = None,
     ) -> None:
-        self.model, self.objective, self.config = model, objective, config
+        self.model, self.objective, self.second, self.config = model, objective, second, config
         self.train, self.validation, self.score = train, validation, score
         tracker = {"log_with": "tensorboard", "project_dir": str(folder)} if folder else {}
         _forget_precision(config.optimise.precision)
         self.accelerator = Accelerator(mixed_precision=config.optimise.precision, **tracker)
         self.journal = Journal(self.accelerator, folder, watch)
+        self.folder = folder
         self.saved = SavedState(folder) if folder else None
         self.shuffler = torch.Generator()
         self.place = Place()
         self.best: dict[str, Tensor] = {}
+        # Of a phase on a backbone that stands still.
+        self.lessons: Frozen | None = None
+        self.exam: Frozen | None = None
 
     def run(self, resume: bool = False) -> Result:
         """Train until done; with `resume`, from the newest checkpoint."""
@@ -98,56 +93,72 @@ class Loop:
         torch.manual_seed(self.config.optimise.seed)
         self.shuffler.manual_seed(self.config.optimise.seed + 1)
         self.model.to(self.accelerator.device)
-        phases = plan(self.config.optimise.strategy, self.model)
+        phases = plan(self.config.optimise.strategy, self.model, self.config.optimise)
         restored = self.saved.read() if resume and self.saved else None
         if restored:
-            self.place = Place(**restored[1]["place"])
+            self.place = Place.of(restored.facts["place"])
         began = time.monotonic() - self.place.seconds
         try:
             self.journal.open(self.place.update)
             for number in range(self.place.phase, len(phases)):
-                self.place.phase = number
                 self._phase(phases[number], restored, began)
                 restored = None
+            self.model.config.trained_exits = sorted({depth for phase in phases for depth in phase.exits})
         except OSError as error:
             raise TrainingError(f"The run's folder could not be written: {error}. {self._advice()}") from error
         finally:
             self.journal.close()
+        return self._result(time.monotonic() - began)
+
+    def _result(self, seconds: float) -> Result:
+        first = self.place.done[0]
+        kept = [keeper for phase in self.place.done for keeper in phase["keepers"].values()]
+        by_exit = {depth: score for keeper in kept for depth, score in keeper["by_exit"].items()}
         return Result(
-            score=self.place.best_score,
+            score=first["keepers"]["all"]["score"],
             metric=self.config.optimise.metric,
-            best_epoch=self.place.best_epoch,
-            epochs=self.place.epoch,
+            best_epoch=first["keepers"]["all"]["epoch"],
+            epochs=first["epochs"],
             updates=self.place.update,
-            seconds=time.monotonic() - began,
-            stopped_early=self.place.epoch < self.config.optimise.epochs,
+            seconds=seconds,
+            stopped_early=first["early"],
+            by_exit=dict(sorted(by_exit.items(), key=lambda item: int(item[0]))),
         )
 
     # --- one phase
 
-    def _phase(self, phase: Phase, restored: tuple[dict[str, Tensor], dict[str, Any]] | None, began: float) -> None:
-        settings = self.config.optimise
+    def _phase(self, phase: Phase, restored: Checkpoint | None, began: float) -> None:
+        settings = self._settings(phase)
         learning = {id(p) for p in phase.trainable}
         for parameter in self.model.parameters():
             parameter.requires_grad_(id(parameter) in learning)
         update = Update(self.model, phase.trainable, settings)
-        rule = Rule(self.config.alignment.threshold, aggregator(self.config.alignment.aggregator))
-        views = Views(self.config.data.views, self.config.data.cutoff) if self.objective.views > 1 else None
-        scene = Scene(self.model, self.objective, phase, rule, self.accelerator.autocast, views=views)
         epoch_state = self.shuffler.get_state()
         if restored:
-            epoch_state = self._restore(restored[0], update)
-        per_epoch = math.ceil(self._batch_count() / self._accumulation())
+            epoch_state = self._restore(restored, update)
+        elif self.place.phase:
+            self._keep_base()
+        if not self.place.keepers:
+            names = [str(depth) for depth in phase.exits] if phase.frozen else ["all"]
+            self.place.keepers = {name: Keeper() for name in names}
+            # What does not learn is the best there is.
+            self.best = {name: t.clone() for name, t in self.model.state_dict().items()} if phase.frozen else {}
+        per_epoch = math.ceil(self._batch_count(settings) / self._accumulation(settings))
         updates = per_epoch * settings.epochs
-        self.journal.start(updates, self.place.update)
+        self.journal.start(updates, self.place.update - self.place.begun)
         try:
-            while self.place.epoch < settings.epochs and not self._tired():
-                if self.place.batch == 0:
-                    epoch_state = self.shuffler.get_state()
-                self.shuffler.set_state(epoch_state)
-                self._epoch(scene, update, updates, per_epoch, epoch_state, began)
-                self._validate(phase)
-                self._checkpoint(update, self.shuffler.get_state(), began)
+            with ExitStack() as stack:
+                if phase.frozen:
+                    self._open_states(phase, stack)
+                while self.place.epoch < settings.epochs and not self._tired(settings):
+                    if self.place.batch == 0:
+                        epoch_state = self.shuffler.get_state()
+                    self.shuffler.set_state(epoch_state)
+                    self._epoch(phase, update, updates, per_epoch, epoch_state, began)
+                    self._validate(phase)
+                    self._checkpoint(phase, update, self.shuffler.get_state(), began)
+                if phase.frozen and self.folder and not self.config.stage2.keep_cache:
+                    remove_caches(self.folder)
         except (RuntimeError, MemoryError) as error:
             # torch's allocator for the processor raises a plain RuntimeError.
             ran_out = isinstance(error, torch.OutOfMemoryError | MemoryError) or "DefaultCPUAllocator" in str(error)
@@ -157,31 +168,69 @@ class Loop:
             less = "optimise.contrast_batch or optimise.batch_size" if settings.contrast_batch else less
             raise TrainingError(f"Memory ran out: {error}. Lower {less}. {self._advice()}") from error
         finally:
+            self.lessons = self.exam = None
             update.close()
             for parameter in self.model.parameters():
                 parameter.requires_grad_(True)
         self.model.load_state_dict(self.best)
-        self.model.config.trained_exits = sorted({*self.model.config.trained_exits, *phase.exits})
         self.model.train(False)
+        self.place.next_phase(phase.name, self.place.epoch < settings.epochs)
 
-    def _tired(self) -> bool:
-        patience = self.config.optimise.patience
-        return bool(patience) and self.place.waiting >= patience
+    def _settings(self, phase: Phase) -> OptimiseConfig:
+        """The settings of a phase: those of the run, or of its second stage."""
+        if not phase.frozen:
+            return self.config.optimise
+        second = self.config.stage2
+        return replace(
+            self.config.optimise,
+            epochs=second.epochs,
+            batch_size=second.batch_size,
+            lr_exit=second.lr,
+            accumulation=1,
+            updates_per_epoch=0,
+            contrast_batch=0,
+        )
+
+    def _scene(self, phase: Phase) -> Scene:
+        objective = self.objective if not phase.frozen or self.second is None else self.second
+        rule = Rule(self.config.alignment.threshold, aggregator(self.config.alignment.aggregator))
+        views = Views(self.config.data.views, self.config.data.cutoff) if objective.views > 1 else None
+        return Scene(self.model, objective, phase, rule, self.accelerator.autocast, views=views)
+
+    def _open_states(self, phase: Phase, stack: ExitStack) -> None:
+        """What the exits will read of a backbone that stands still."""
+        self.model.train(False)
+        home = self.folder or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="offramp-")))
+        second = self.config.stage2
+        budget = second.cache_gb * 1e9
+        opened = []
+        for tokens in (self.train, self.validation):
+            opened.append(open_cache(home, self.model, tokens, phase.exits, self.accelerator.autocast, budget))
+            budget -= opened[-1].bytes
+        self.lessons, self.exam = opened
+
+    def _tired(self, settings: OptimiseConfig) -> bool:
+        waiting = min(keeper.waiting for keeper in self.place.keepers.values())
+        return bool(settings.patience) and waiting >= settings.patience
 
     def _epoch(
-        self, scene: Scene, update: Update, updates: int, per_epoch: int, epoch_state: Tensor, began: float
+        self, phase: Phase, update: Update, updates: int, per_epoch: int, epoch_state: Tensor, began: float
     ) -> None:
-        settings = self.config.optimise
-        batches = self._batches()
-        self.model.train()
-        accumulation = self._accumulation()
-        for first in range(self.place.batch, len(batches), accumulation):
+        settings, scene, place = self._settings(phase), self._scene(phase), self.place
+        batches = self._batches(settings)
+        # A backbone that stands still stays as it answers: without dropout.
+        self.model.train(not phase.frozen)
+        for depth in phase.exits:
+            self.model.exits[depth - 1].train()
+        accumulation = self._accumulation(settings)
+        for first in range(place.batch, len(batches), accumulation):
             group = batches[first : first + accumulation]
+            done = place.update - place.begun
             # The last update of an epoch may have fewer batches than the others.
-            here = replace(scene, share=1.0 / len(group))
-            measured = [self._gradients(here, rows) for rows in group]
-            share = rate(self.place.update, updates, settings.warmup)
-            record = self._record(measured, share, per_epoch)
+            here = replace(scene, phase=phase.turn(place.epoch, done), share=1.0 / len(group))
+            measured = [self._gradients(here, rows, settings) for rows in group]
+            share = rate(done, updates, settings.warmup)
+            record = self._record(phase, measured, share, per_epoch)
             norm = update.apply(share) if math.isfinite(record.loss) else None
             if norm is None or not math.isfinite(norm):
                 what = f"The loss became {record.loss}" if norm is None else f"The gradient's norm became {norm}"
@@ -189,88 +238,90 @@ class Loop:
                     f"{what} at update {record.step}. Lower optimise.lr_backbone or raise objective.temperature. "
                     f"{self._advice()}"
                 )
-            self.place.update += 1
-            self.place.batch = first + len(group)
-            self.place.epoch_loss += sum(m.loss for m in measured)
+            place.update += 1
+            place.batch = first + len(group)
+            place.epoch_loss += sum(m.loss for m in measured)
             self.journal.step(record)
-            due = settings.checkpoint_steps and self.place.update % settings.checkpoint_steps == 0
-            if due and self.place.batch < len(batches):
-                self._checkpoint(update, epoch_state, began)
+            due = settings.checkpoint_steps and place.update % settings.checkpoint_steps == 0
+            if due and place.batch < len(batches):
+                self._checkpoint(phase, update, epoch_state, began)
 
-    def _gradients(self, scene: Scene, rows: list[int]) -> Measured:
+    def _gradients(self, scene: Scene, rows: list[int], settings: OptimiseConfig) -> Measured:
         """Leave the gradients of these texts; those that are more than a batch go through the gradient cache."""
-        size, scope = self.config.optimise.batch_size, self.config.alignment.scope
+        if self.lessons is not None:
+            return APART[self.config.stage2.scope](scene, self.lessons.lesson(rows))
+        size, scope = settings.batch_size, self.config.alignment.scope
         parts = [rows[start : start + size] for start in range(0, len(rows), size)]
         batches = [self.train.batch(part).to(self.accelerator.device) for part in parts]
         return CACHED[scope](scene, batches) if len(batches) > 1 else SCOPES[scope](scene, batches[0])
 
-    def _together(self) -> int:
-        """How many texts a loss is taken over."""
-        return self.config.optimise.contrast_batch or self.config.optimise.batch_size
-
-    def _batch_count(self) -> int:
+    def _batch_count(self, settings: OptimiseConfig) -> int:
         """Batches of an epoch."""
-        return math.ceil(len(self.train) / self._together())
+        return math.ceil(len(self.train) / _together(settings))
 
-    def _accumulation(self) -> int:
+    def _accumulation(self, settings: OptimiseConfig) -> int:
         """Batches whose gradients make one update."""
-        settings = self.config.optimise
         if not settings.updates_per_epoch:
             return settings.accumulation
-        return max(settings.accumulation, round(self._batch_count() / settings.updates_per_epoch))
+        return max(settings.accumulation, round(self._batch_count(settings) / settings.updates_per_epoch))
 
-    def _batches(self) -> list[list[int]]:
-        data, size = self.config.data, self._together()
+    def _batches(self, settings: OptimiseConfig) -> list[list[int]]:
+        data, size = self.config.data, _together(settings)
         if data.sampler == "balanced":
             return class_balanced(self.train.labels_or_raise(), data.per_class, size, self.shuffler)
         # Among as many texts as without a contrast batch: from a larger pool the same texts would meet every epoch.
-        pool = max(1, POOL * self.config.optimise.batch_size // size)
+        pool = max(1, POOL * settings.batch_size // size)
         return length_buckets(self.train.lengths, size, self.shuffler, pool)
 
-    def _record(self, measured: list[Measured], share: float, per_epoch: int) -> StepRecord:
-        angles = [m.angle for m in measured if m.angle is not None]
+    def _record(self, phase: Phase, measured: list[Measured], share: float, per_epoch: int) -> StepRecord:
+        angles = [angle for m in measured for angle in m.angles]
         count = len(measured)
-
-        def middle(values: Iterable[float]) -> float:
-            """Of the batches that have the value: a zero gradient has no angle to another."""
-            finite = [value for value in values if not math.isnan(value)]
-            return sum(finite) / len(finite) if finite else math.nan
-
+        step = self.place.update + 1
+        cosines: dict[str, list[float]] = {}
+        for angle in angles:
+            for group, cosine in angle.cosines.items():
+                cosines.setdefault(group, []).append(cosine)
         return StepRecord(
-            step=self.place.update + 1,
-            epoch=(self.place.update + 1) / per_epoch,
+            step=step,
+            epoch=(step - self.place.begun) / per_epoch,
             loss=sum(m.loss for m in measured) / count,
             parts={name: sum(m.parts[name] for m in measured) / count for name in measured[0].parts},
-            lr=self.config.optimise.lr_backbone * share,
-            angle=middle(a.degrees for a in angles) if angles else None,
+            lr=(self.config.stage2.lr if phase.frozen else self.config.optimise.lr_backbone) * share,
+            angle=_middle(a.degrees for a in angles) if angles else None,
             kept=sum(a.kept for a in angles) / len(angles) if angles else None,
             main_norm=sum(a.main_norm for a in angles) / len(angles) if angles else None,
             auxiliary_norm=sum(a.auxiliary_norm for a in angles) / len(angles) if angles else None,
-            cosines={g: middle(a.cosines[g] for a in angles) for g in angles[0].cosines} if angles else {},
+            cosines={group: _middle(found) for group, found in cosines.items()},
+            phase=phase.name,
         )
 
     # --- validation and checkpoints
 
     def _validate(self, phase: Phase) -> None:
-        metric = self.config.optimise.metric
         truth = self.validation.labels_or_raise()
-        predicted = self._predict(max(phase.exits))
-        score = self.score(truth, predicted)
-        place = self.place
+        place, epoch = self.place, self.place.epoch + 1
+        found = {str(depth): self.score(truth, answers) for depth, answers in self._predict(phase).items()}
+        mean = sum(found.values()) / len(found)
+        kept = []
+        for name, keeper in place.keepers.items():
+            score = mean if name == "all" else found[name]
+            noise = self._noise(max(score, keeper.top))
+            kept.append(keeper.keeps(score, epoch, noise, found if name == "all" else {name: score}))
+            if kept[-1]:
+                prefix = "" if name == "all" else f"exits.{int(name) - 1}."
+                state = self.model.state_dict().items()
+                self.best |= {key: t.detach().clone() for key, t in state if key.startswith(prefix)}
         record = EpochRecord(
-            epoch=place.epoch + 1,
+            epoch=epoch,
             step=place.update,
-            score=score,
-            metric=metric,
+            score=mean,
+            metric=self.config.optimise.metric,
             loss=place.epoch_loss / max(1, place.batch),
-            best=score >= max(score, place.top_score) - self._noise(max(score, place.top_score)),
+            best=any(kept),
+            by_exit=found,
+            phase=phase.name,
         )
-        place.epoch, place.batch, place.epoch_loss = place.epoch + 1, 0, 0.0
-        place.waiting = 0 if score > place.top_score else place.waiting + 1
-        place.top_score = max(score, place.top_score)
-        if record.best:
-            place.best_score, place.best_epoch = score, place.epoch
-            self.best = {name: t.detach().clone() for name, t in self.model.state_dict().items()}
+        place.epoch, place.batch, place.epoch_loss = epoch, 0, 0.0
         self.journal.epoch(record)
 
     def _noise(self, score: float) -> float:
@@ -279,23 +330,37 @@ class Loop:
         return self.config.optimise.tolerance * math.sqrt(share * (1.0 - share) / len(self.validation))
 
     @torch.inference_mode()
-    def _predict(self, depth: int) -> list[int]:
+    def _predict(self, phase: Phase) -> dict[int, list[int]]:
+        """What the exits in play answer to the validation texts."""
         self.model.train(False)
-        answers = torch.zeros(len(self.validation), dtype=torch.int64)
+        answers = {depth: torch.zeros(len(self.validation), dtype=torch.int64) for depth in phase.exits}
         for rows in sorted_batches(self.validation.lengths, 64):
             with self.accelerator.autocast():
-                batch = self.validation.batch(rows).to(self.accelerator.device)
-                logits = self.model.outputs(batch, [depth])[depth].logits
-            answers[torch.tensor(rows)] = logits.argmax(dim=1).cpu()
-        found: list[int] = answers.tolist()
-        return found
+                if self.exam is None:
+                    outputs = self.model.outputs(self.validation.batch(rows).to(self.accelerator.device), phase.exits)
+                else:
+                    states = self.exam.lesson(rows).states
+                    outputs = read_together(self.model, states, phase.exits)
+            for depth, output in outputs.items():
+                answers[depth][torch.tensor(rows)] = output.logits.argmax(dim=1).cpu()
+        return {depth: found.tolist() for depth, found in answers.items()}
 
-    def _checkpoint(self, update: Update, epoch_state: Tensor, began: float) -> None:
+    def _keep_base(self) -> None:
+        """Write down what a phase starts from; its checkpoints hold only what it changes."""
+        if self.saved is not None:
+            self.saved.write_base(self.model.state_dict())
+
+    def _checkpoint(self, phase: Phase, update: Update, epoch_state: Tensor, began: float) -> None:
         if self.saved is None:
             return
         self.place.seconds = time.monotonic() - began
-        tensors: dict[str, Tensor] = {f"model/{name}": t for name, t in self.model.state_dict().items()}
-        tensors |= {f"best/{name}": t for name, t in self.best.items()}
+        changing = {id(parameter) for parameter in phase.trainable}
+        names = {name for name, parameter in self.model.named_parameters() if id(parameter) in changing}
+        state = self.model.state_dict()
+        if not self.place.phase:
+            names |= set(state)
+        tensors: dict[str, Tensor] = {f"model/{name}": state[name] for name in names}
+        tensors |= {f"best/{name}": t for name, t in self.best.items() if name in names}
         for index, parameter in enumerate(update.parameters):
             for name, value in update.optimizer.state[parameter].items():
                 tensors[f"optimizer/{index}/{name}"] = value
@@ -305,16 +370,16 @@ class Loop:
             tensors["random/cuda"] = torch.cuda.get_rng_state()
         self.saved.write(self.place.update, tensors, {"place": asdict(self.place)})
 
-    def _restore(self, tensors: dict[str, Tensor], update: Update) -> Tensor:
-        def part(prefix: str) -> dict[str, Tensor]:
-            return {k.removeprefix(prefix): t for k, t in tensors.items() if k.startswith(prefix)}
-
-        self.model.load_state_dict(part("model/"))
-        self.best = part("best/")
+    def _restore(self, checkpoint: Checkpoint, update: Update) -> Tensor:
+        base = self.saved.read_base() if self.place.phase and self.saved else {}
+        self.model.load_state_dict({**base, **checkpoint.part("model/")})
+        self.best = {**base, **checkpoint.part("best/")}
         for index, parameter in enumerate(update.parameters):
             update.optimizer.state[parameter] = {
-                name: t if name == "step" else t.to(parameter.device) for name, t in part(f"optimizer/{index}/").items()
+                name: t if name == "step" else t.to(parameter.device)
+                for name, t in checkpoint.part(f"optimizer/{index}/").items()
             }
+        tensors = checkpoint.tensors
         torch.set_rng_state(tensors["random/torch"])
         if torch.cuda.is_available() and "random/cuda" in tensors:
             torch.cuda.set_rng_state(tensors["random/cuda"])
@@ -323,6 +388,17 @@ class Loop:
 
     def _advice(self) -> str:
         return self.saved.advice() if self.saved else "Nothing was saved."
+
+
+def _together(settings: OptimiseConfig) -> int:
+    """How many texts a loss is taken over."""
+    return settings.contrast_batch or settings.batch_size
+
+
+def _middle(values: Iterable[float]) -> float:
+    """The mean of those that are numbers: a zero gradient has no angle to another."""
+    finite = [value for value in values if not math.isnan(value)]
+    return sum(finite) / len(finite) if finite else math.nan
 
 
 def _forget_precision(wanted: str) -> None:

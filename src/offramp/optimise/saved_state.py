@@ -12,7 +12,7 @@ import shutil
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
@@ -20,11 +20,22 @@ from torch import Tensor
 
 from offramp.errors import ModelError, TrainingError
 
-_PREFIX = "checkpoint-"
+_PREFIX, _BASE = "checkpoint-", "base"
+
+
+class Checkpoint(NamedTuple):
+    """What a checkpoint holds."""
+
+    tensors: dict[str, Tensor]
+    facts: dict[str, Any]
+
+    def part(self, prefix: str) -> dict[str, Tensor]:
+        """The tensors whose names begin so, without that beginning."""
+        return {name.removeprefix(prefix): t for name, t in self.tensors.items() if name.startswith(prefix)}
 
 
 class SavedState:
-    """The checkpoints in one folder; only the newest is kept, and the best weights beside it."""
+    """The checkpoints in one folder; only the newest is kept, and what a later phase of the run started from."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -37,7 +48,14 @@ class SavedState:
     def write(self, number: int, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
         """Write checkpoint `number` and then remove the older ones."""
         final = self.folder / f"{_PREFIX}{number}"
-        part = self.folder / f".part-{number}"
+        self._put(final, self.folder / f".part-{number}", tensors, facts)
+        self._clear(but=final)
+
+    def write_base(self, tensors: Mapping[str, Tensor]) -> None:
+        """Write what a phase starts from: the checkpoints that follow hold only what it changes."""
+        self._put(self.folder / _BASE, self.folder / f".part-next-{_BASE}", tensors, {})
+
+    def _put(self, final: Path, part: Path, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             shutil.rmtree(part, ignore_errors=True)
@@ -54,17 +72,15 @@ class SavedState:
             raise TrainingError(
                 f"A checkpoint could not be written to `{self.folder}`: {error}. {self.advice()}"
             ) from error
-        self._clear(but=final)
 
-    def read(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
-        """The newest checkpoint's tensors and facts, or None where there is none."""
+    def read(self) -> Checkpoint | None:
+        """The newest checkpoint, or None where there is none."""
         newest = self.newest()
-        if newest is None:
-            return None
-        try:
-            return load_file(newest / "tensors.safetensors"), json.loads((newest / "facts.json").read_text("utf-8"))
-        except (OSError, SafetensorError, ValueError) as error:
-            raise ModelError(f"The checkpoint `{newest}` is damaged: {error}. Remove it and train anew.") from error
+        return None if newest is None else _load(newest)
+
+    def read_base(self) -> dict[str, Tensor]:
+        """What the phase of the newest checkpoint started from."""
+        return _load(self.folder / _BASE).tensors
 
     def advice(self) -> str:
         """What to do after a stop."""
@@ -76,11 +92,20 @@ class SavedState:
     def remove(self) -> None:
         """Remove all checkpoints: the run is done."""
         self._clear()
+        _discard(self.folder / _BASE)
 
     def _clear(self, but: Path | None = None) -> None:
         for path in [*self.folder.glob(f"{_PREFIX}*"), *self.folder.glob(".part-*")]:
             if path != but:
                 _discard(path)
+
+
+def _load(folder: Path) -> Checkpoint:
+    try:
+        facts = json.loads((folder / "facts.json").read_text("utf-8"))
+        return Checkpoint(load_file(folder / "tensors.safetensors"), facts)
+    except (OSError, SafetensorError, ValueError) as error:
+        raise ModelError(f"The checkpoint `{folder}` is damaged: {error}. Remove it and train anew.") from error
 
 
 def replace_text(file: Path, text: str) -> None:

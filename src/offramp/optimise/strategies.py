@@ -1,15 +1,16 @@
 """LOSS -> PARAMETERS: strategies, the plans for the one loop.
 
-A strategy is a list of phases; a phase says which exits are in play and which parameters learn.
+A strategy is a list of phases; a phase says which exits are in play, which parameters learn, and what stands still.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from torch import nn
 
+from offramp.config import OptimiseConfig
 from offramp.errors import unknown_name
 from offramp.exits.model import MultiExitModel
 
@@ -22,13 +23,63 @@ class Phase:
     exits: tuple[int, ...]  # depths whose losses are summed
     trainable: tuple[nn.Parameter, ...]
     groups: tuple[str, ...] = ()  # of each trainable parameter: embeddings, layer-1, ..., exit-1, ...
+    weights: tuple[float, ...] = ()  # of the exits' losses; empty: 1 each
+    turns: tuple[tuple[int, ...], ...] = ()  # exits that take turns; empty: `exits`, always
+    unit: str = "epoch"  # of a turn: epoch or step
+    frozen: bool = False  # the backbone and the last exit stand still, and the exits below learn apart from each other
+
+    def turn(self, epoch: int, step: int) -> Phase:
+        """The phase with the exits that are in play at this epoch and update, both counted from 0."""
+        if not self.turns:
+            return self
+        exits = self.turns[(epoch if self.unit == "epoch" else step) % len(self.turns)]
+        weights = tuple(self.weight(depth) for depth in exits) if self.weights else ()
+        return replace(self, exits=exits, weights=weights)
+
+    def weight(self, depth: int) -> float:
+        """The weight of the loss at this depth."""
+        return self.weights[self.exits.index(depth)] if self.weights else 1.0
 
 
-def single(model: MultiExitModel) -> list[Phase]:
+def single(model: MultiExitModel, config: OptimiseConfig) -> list[Phase]:
     """The backbone and the last exit, as fine-tuning usually goes."""
     last = model.depth
     trainable = [*model.encoder.parameters(), *model.exits[last - 1].parameters()]
     return [Phase("single", (last,), tuple(trainable), groups(model, trainable))]
+
+
+def joint(model: MultiExitModel, config: OptimiseConfig) -> list[Phase]:
+    """JT: the backbone and all exits, with the sum of all exits' losses."""
+    return [_all("joint", model, config)]
+
+
+def alternating(model: MultiExitModel, config: OptimiseConfig) -> list[Phase]:
+    """ALT: the last exit's loss and all exits' losses in turn, by epoch or by update."""
+    exits = tuple(range(1, model.depth + 1))
+    return [_all("alternating", model, config, turns=((model.depth,), exits), unit=config.unit)]
+
+
+def two_stage(model: MultiExitModel, config: OptimiseConfig) -> list[Phase]:
+    """2ST: as `single`; then the exits below the last, on the backbone that stands still."""
+    below = tuple(range(1, model.depth))
+    trainable = [parameter for depth in below for parameter in model.exits[depth - 1].parameters()]
+    second = Phase("exits", below, tuple(trainable), groups(model, trainable), frozen=True)
+    return [*single(model, config), second] if below else single(model, config)
+
+
+STRATEGIES: dict[str, Callable[[MultiExitModel, OptimiseConfig], list[Phase]]] = {
+    "single": single,
+    "joint": joint,
+    "two-stage": two_stage,
+    "alternating": alternating,
+}
+
+
+def plan(strategy: str, model: MultiExitModel, config: OptimiseConfig | None = None) -> list[Phase]:
+    """The phases of the strategy of this name."""
+    if strategy not in STRATEGIES:
+        raise unknown_name("strategy", strategy, STRATEGIES)
+    return STRATEGIES[strategy](model, config or OptimiseConfig())
 
 
 def groups(model: MultiExitModel, parameters: Iterable[nn.Parameter]) -> tuple[str, ...]:
@@ -41,11 +92,15 @@ def groups(model: MultiExitModel, parameters: Iterable[nn.Parameter]) -> tuple[s
     return tuple(names.get(id(parameter), "embeddings") for parameter in parameters)
 
 
-STRATEGIES: dict[str, Callable[[MultiExitModel], list[Phase]]] = {"single": single}
-
-
-def plan(strategy: str, model: MultiExitModel) -> list[Phase]:
-    """The phases of the strategy of this name."""
-    if strategy not in STRATEGIES:
-        raise unknown_name("strategy", strategy, STRATEGIES)
-    return STRATEGIES[strategy](model)
+def _all(
+    name: str,
+    model: MultiExitModel,
+    config: OptimiseConfig,
+    turns: tuple[tuple[int, ...], ...] = (),
+    unit: str = "epoch",
+) -> Phase:
+    exits = tuple(range(1, model.depth + 1))
+    trainable = [*model.encoder.parameters(), *model.exits.parameters()]
+    mean = sum(exits) / len(exits)
+    weights = tuple(depth / mean for depth in exits) if config.depth_weights == "depth" else ()
+    return Phase(name, exits, tuple(trainable), groups(model, trainable), weights, turns, unit)

@@ -2,21 +2,70 @@
 
 from __future__ import annotations
 
-from offramp.errors import unknown_name
+from collections.abc import Mapping
+from typing import cast
+
+from torch import Tensor
+
+from offramp.errors import ConfigError, unknown_name
+from offramp.policies.anchor import Anchor
 from offramp.policies.confidence import Confidence
+from offramp.policies.energy import Energy
+from offramp.policies.entropy import Entropy
 from offramp.policies.fixed import Fixed
+from offramp.policies.learned import Learned
+from offramp.policies.margin import Margin
 from offramp.policies.never import Never
+from offramp.policies.patience import Patience
+from offramp.policies.patient_confidence import PatientConfidence
+from offramp.policies.prior import Prior
+from offramp.policies.scored import Scored
+from offramp.policies.vote import Vote
 from offramp.types import Policy
 
-POLICIES = {"never": Never, "fixed": Fixed, "confidence": Confidence}
+POLICIES: dict[str, type[Never]] = {
+    "never": Never,
+    "fixed": Fixed,
+    "confidence": Confidence,
+    "entropy": Entropy,
+    "margin": Margin,
+    "energy": Energy,
+    "anchor": Anchor,
+    "patience": Patience,
+    "patient-confidence": PatientConfidence,
+    "vote": Vote,
+    "learned": Learned,
+    "prior": Prior,
+}
+
+FITTED = ("learned", "prior")
+"""Those that are fitted to held-out texts before they can run."""
 
 
-def policy(name: str, threshold: float, depth: int) -> Policy:
-    """The policy of this name, with the settings it takes."""
+def policy(
+    name: str,
+    threshold: float | Mapping[int, float],
+    depth: int = 0,
+    patience: int = 2,
+    tensors: Mapping[str, Tensor] | None = None,
+) -> Policy:
+    """The policy of this name, with the settings it takes.
+
+    `threshold` is one for all exits or one per depth; `tensors` is what the `state` of a fitted policy gave.
+    """
+    if name not in POLICIES:
+        raise unknown_name("policy", name, POLICIES)
     if name == "never":
         return Never()
     if name == "fixed":
         return Fixed(depth)
-    if name == "confidence":
-        return Confidence(threshold)
-    raise unknown_name("policy", name, POLICIES)
+    if name == "patient-confidence":
+        return PatientConfidence(threshold, patience)
+    if name in FITTED:
+        if not tensors:
+            raise ConfigError(
+                f"The policy `{name}` should be fitted to held-out texts first. Found nothing fitted. "
+                f"Run: offramp calibrate MODEL DATA --policy {name}"
+            )
+        return Learned.from_state(threshold, tensors) if name == "learned" else Prior(threshold, tensors)
+    return cast(type[Scored], POLICIES[name])(threshold)

@@ -1,33 +1,34 @@
-"""LOGITS SO FAR -> LEAVE OR STAY: leave when the top probability reaches a threshold.
-
-    leave at depth d  <=>  max_k softmax(logits_d)[k] >= threshold
-
-Raising the threshold never lowers a depth.
-"""
+"""LOGITS SO FAR -> LEAVE OR STAY: leave when the top probability reaches a threshold."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
-from offramp.errors import ConfigError
-from offramp.policies.never import Never
+from offramp.policies.scored import Scored
 from offramp.types import ExitOutput
 
 
-class Confidence(Never):
-    """The first exit whose top probability is at least `threshold`."""
+def confidence(logits: Tensor) -> Tensor:
+    """The top probability: (B, C) to (B,)."""
+    return torch.softmax(logits.float(), dim=1).amax(dim=1)
 
-    def __init__(self, threshold: float) -> None:
-        if not 0.0 <= threshold <= 1.0:
-            raise ConfigError(f"`threshold` should be between 0 and 1. Found {threshold:g}.")
-        self.threshold = threshold
 
-    def reads(self, depth: int) -> bool:
-        """Every exit."""
-        return True
+class Confidence(Scored):
+    """The top probability.
 
-    def leave(self, depth: int, output: ExitOutput, state: Tensor) -> tuple[Tensor, Tensor]:
-        """Who is sure enough."""
-        top = torch.softmax(output.logits.float(), dim=1).amax(dim=1)  # (B,)
-        return top >= self.threshold, state
+        score = max_k softmax(logits)[k]
+
+    Inputs: `output.logits` (B, C). Related: `margin` and `entropy` look at the other probabilities too;
+    `patient-confidence` wants several exits in a row to be sure.
+
+    >>> import torch
+    >>> from offramp.types import ExitOutput
+    >>> output = ExitOutput(torch.zeros(2, 1), torch.tensor([[0.0, 0.0], [0.0, 3.0]]), torch.zeros(2, 1))
+    >>> Confidence(0.9).leave(1, output, torch.empty(2, 0))[0].tolist()
+    [False, True]
+    """
+
+    def score(self, depth: int, output: ExitOutput, state: Tensor) -> tuple[Tensor, Tensor]:
+        """The top probability of each text."""
+        return confidence(output.logits), state

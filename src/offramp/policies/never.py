@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from offramp.types import ExitOutput
+from offramp.types import Batch, ExitOutput
 
 
 class Never:
@@ -17,9 +17,9 @@ class Never:
         """No exit but the last is looked at."""
         return False
 
-    def start(self, texts: int) -> Tensor:
+    def start(self, batch: Batch) -> Tensor:
         """No state."""
-        return torch.empty(texts, 0)
+        return torch.empty(len(batch), 0)  # (B, 0)
 
     def leave(self, depth: int, output: ExitOutput, state: Tensor) -> tuple[Tensor, Tensor]:
         """Nobody leaves."""

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import median
 
+from offramp.report.exit_map import ExitMap
 from offramp.report.history import History
 from offramp.report.metrics import NAMES, Evaluation
 
@@ -33,6 +34,8 @@ def exits(evaluation: Evaluation) -> Caption:
     shows = f"The most accurate trained exit is at depth {best.depth} ({best.accuracy:.3f})"
     if near.depth < best.depth:
         shows += f"; depth {near.depth} is the first within 0.01 of it ({near.accuracy:.3f})"
+    if len(trained) > 1:
+        shows += f"; the mean over {len(trained)} exits is {sum(e.accuracy for e in trained) / len(trained):.3f}"
     return Caption(read, shows + ".")
 
 
@@ -104,7 +107,19 @@ def validation(history: History) -> Caption:
     """For the validation scores."""
     metric = NAMES.get(history.epochs[0].metric, history.epochs[0].metric)
     best, last = history.best, history.epochs[-1]
-    read = f"Each point is the validation {metric} after an epoch, with the mean training loss below it"
+    several = max(len(record.by_exit) for record in history.epochs)
+    if several > 1:
+        read = (
+            f"Each point is the validation {metric} after an epoch, the mean of {several} exits in a band from the "
+            "lowest to the highest of them, with the mean training loss below it"
+        )
+    else:
+        read = f"Each point is the validation {metric} after an epoch, with the mean training loss below it"
+    if history.apart:
+        top = max(history.epochs, key=lambda record: -math.inf if math.isnan(record.score) else record.score)
+        what = f"The mean of {several} exits" if several > 1 else "The score"
+        shows = f"{what} was highest after epoch {top.epoch} of {len(history.epochs):,} ({top.score:.3f})."
+        return Caption(read + "; each exit keeps the weights of its own best epoch.", shows)
     if best is None:
         return Caption(read + ".", f"After epoch {last.epoch} it is {last.score:.3f}.")
     shows = f"The best of {len(history.epochs):,} epochs is epoch {best.epoch} ({best.score:.3f})"
@@ -113,13 +128,42 @@ def validation(history: History) -> Caption:
     return Caption(read + "; the ring marks the best epoch.", shows + ".")
 
 
+def exit_map(found: ExitMap) -> Caption:
+    """For the map of representations."""
+    read = (
+        f"Each point is a text as the exit at depth {found.depth} represents it, in the colour of its true label; the "
+        "stars are the label embeddings. t-SNE keeps neighbours together; distances across the sheet say little."
+    )
+    if len(found.texts) < found.total:
+        read += f" {len(found.texts):,} of {found.total:,} texts are shown, drawn at random."
+    unnamed = len(found.names) - len(found.placed())
+    if unnamed:
+        read += f" {unnamed:,} of {len(found.names):,} names had no room."
+    shows = (
+        "The label embedding nearest to a text, by cosine, is that of its label "
+        f"for {found.near:.1%} of {_texts(found.total)}."
+    )
+    return Caption(read, shows)
+
+
 def policy(settings: Mapping[str, object]) -> str:
     """A policy in words.
 
     >>> policy({"name": "confidence", "threshold": 0.9})
     'confidence (threshold 0.9)'
+    >>> policy({"name": "margin", "thresholds": {1: 0.906587, 4: 0.5}, "certified": True})
+    'margin (thresholds 0.907 at depth 1, 0.5 at depth 4; certified)'
     """
-    rest = ", ".join(f"{name} {value}" for name, value in settings.items() if name != "name")
+    said = []
+    for name, value in settings.items():
+        if name == "certified":
+            said += ["certified"] if value else []
+        elif isinstance(value, Mapping):
+            each = ", ".join(f"{threshold:.3g} at depth {depth}" for depth, threshold in value.items())
+            said += [f"{name} {each}"] if each else []
+        elif name != "name":
+            said.append(f"{name} {value}")
+    rest = "; ".join(said)
     return f"{settings.get('name', '')} ({rest})".strip() if rest else str(settings.get("name", ""))
 
 

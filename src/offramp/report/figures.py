@@ -44,7 +44,7 @@ def loss_curve(history: History) -> str:
         rows[0].legend(loc="upper right")
         rows[-1].set_xlabel("update")
 
-    return svg("loss", 2.5 + 0.9 * (len(panels) - 1), draw)
+    return svg(f"loss-{history.phase}", 2.5 + 0.9 * (len(panels) - 1), draw)
 
 
 def angle_curve(history: History, threshold: float | None = AlignmentConfig.threshold) -> str:
@@ -69,7 +69,7 @@ def angle_curve(history: History, threshold: float | None = AlignmentConfig.thre
         axes.grid(axis="y")
         marks.legend_above(axes, columns=2)
 
-    return svg("angle", 3.0, draw)
+    return svg(f"angle-{history.phase}", 3.0, draw)
 
 
 def cosine_strips(history: History) -> str:
@@ -114,22 +114,31 @@ def cosine_strips(history: History) -> str:
         bar.outline.set_visible(False)
         bar.ax.tick_params(length=2)
 
-    return svg("cosines", 1.3 + 0.2 * len(names), draw)
+    return svg(f"cosines-{history.phase}", 1.3 + 0.2 * len(names), draw)
 
 
 def validation_curve(history: History) -> str:
-    """Score of every epoch, the best one ringed; below it the mean training loss."""
+    """Score of every epoch, the best one ringed; below it the mean training loss.
+
+    Where several exits were scored, the line is their mean, in a band from the lowest to the highest of them.
+    """
     scored = marks.finite((record.epoch, record.score) for record in history.epochs)
     losses = marks.finite((record.epoch, record.loss) for record in history.epochs)
     _need(scored, "an epoch with a score")
     metric, best = history.epochs[0].metric, history.best
+    band = [(r.epoch, min(r.by_exit.values()), max(r.by_exit.values())) for r in history.epochs if len(r.by_exit) > 1]
 
     def draw(figure: Figure) -> None:
         rows = figure.subplots(2 if losses else 1, sharex=True, squeeze=False, height_ratios=[2, 1][: 1 + bool(losses)])
         top, bottom = rows[0, 0], rows[-1, 0]
-        marks.line(top, scored, BLUE, marker="o")
+        marks.line(top, scored, BLUE, "mean of the exits" if band else "", marker="o")
+        if band:
+            marks.band(top, band, BLUE, "lowest to highest exit")
         if best is not None:
             marks.hollow(top, [(best.epoch, best.score)], ORANGE, f"best: {best.score:.3f}", size=10)
+        if band:
+            marks.legend_above(top, columns=2)
+        elif best is not None:
             top.legend(loc="lower right")
         top.set_ylabel(NAMES.get(metric, plain(metric, 20)))
         if losses:
@@ -141,11 +150,14 @@ def validation_curve(history: History) -> str:
         marks.whole_ticks(bottom, len(history.epochs))
         bottom.set_xlabel("epoch")
 
-    return svg("validation", 3.2 if losses else 2.5, draw)
+    return svg(f"validation-{history.phase}", 3.2 if losses else 2.5, draw)
 
 
 def exit_scores(evaluation: Evaluation) -> str:
-    """Scores of each exit against its depth. Exits that were not trained are hollow and grey."""
+    """The layer-score curve: scores of each exit against its depth, and the mean accuracy over the trained exits.
+
+    Exits that were not trained are hollow and grey.
+    """
     exits = evaluation.by_exit
     _need(exits, "an exit with scores")
     kinds = (("accuracy", BLUE, "o"), ("macro_f1", ORANGE, "s"), ("mcc", GREEN, "^"))
@@ -160,6 +172,10 @@ def exit_scores(evaluation: Evaluation) -> str:
             idle = _exit_points(exits, name, trained=False)
             if idle:
                 marks.hollow(axes, idle, FAINT, "not trained (hollow)" if marker == "o" else "", marker)
+        answered = [exit.accuracy for exit in exits if exit.trained]
+        if len(answered) > 1:
+            mean = sum(answered) / len(answered)
+            axes.axhline(mean, color=BLUE, linewidth=0.9, linestyle=marks.DASH, label=f"mean accuracy {mean:.3f}")
         if sum(count > 0 for count in evaluation.depths.values()) > 1:
             here = (evaluation.mean_depth, evaluation.accuracy)
             marks.hollow(axes, [here], BLUE, "accuracy under the policy", "D", size=8)

@@ -37,8 +37,32 @@ class History:
         return {group: points for group, points in found.items() if points}
 
     @property
+    def phases(self) -> dict[str, History]:
+        """The run, phase by phase."""
+        names = dict.fromkeys([*(record.phase for record in self.steps), *(record.phase for record in self.epochs)])
+        return {
+            name: History(
+                [record for record in self.steps if record.phase == name],
+                [record for record in self.epochs if record.phase == name],
+            )
+            for name in names
+        }
+
+    @property
+    def phase(self) -> str:
+        """The name of the phase it begins with; empty where none was written down."""
+        return next(iter(self.phases), "")
+
+    @property
+    def apart(self) -> bool:
+        """Whether exits learnt apart from each other, each with a best epoch of its own."""
+        return self.phase == "exits"
+
+    @property
     def best(self) -> EpochRecord | None:
-        """The epoch that was better than all before it and was not surpassed."""
+        """The epoch that was better than all before it and was not surpassed; none where each exit has its own."""
+        if self.apart:
+            return None
         return next((record for record in reversed(self.epochs) if record.best), None)
 
 
@@ -55,7 +79,7 @@ def read_history(path: Path) -> History:
         return History()
     lines = [(number, line) for number, line in enumerate(path.read_bytes().split(b"\n"), start=1) if line.strip()]
     steps: dict[int, StepRecord] = {}
-    epochs: dict[int, EpochRecord] = {}
+    epochs: dict[tuple[str, int], EpochRecord] = {}
     for number, line in lines:
         try:
             found = json.loads(line)
@@ -67,8 +91,8 @@ def read_history(path: Path) -> History:
         if isinstance(record, StepRecord):
             steps[record.step] = record
         else:
-            epochs[record.epoch] = record
-    return History([steps[step] for step in sorted(steps)], [epochs[epoch] for epoch in sorted(epochs)])
+            epochs[record.phase, record.epoch] = record
+    return History([steps[step] for step in sorted(steps)], sorted(epochs.values(), key=lambda record: record.step))
 
 
 def _record(found: Any, where: str) -> StepRecord | EpochRecord:
@@ -78,7 +102,7 @@ def _record(found: Any, where: str) -> StepRecord | EpochRecord:
     for name in ("loss", "score"):
         if name in values and values[name] is None:
             values[name] = math.nan
-    for name in ("parts", "cosines"):
+    for name in ("parts", "cosines", "by_exit"):
         if isinstance(values.get(name), dict):
             values[name] = {key: math.nan if value is None else value for key, value in values[name].items()}
     try:

@@ -6,7 +6,7 @@ Also how many points are put into a series, a line and an axis.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
@@ -38,6 +38,15 @@ def hollow(axes: Axes, points: Points, colour: str, label: str = "", marker: str
     """Marks with an outline only."""
     x, y = zip(*points, strict=True)
     axes.plot(x, y, marker, color=colour, label=label, markersize=size, markerfacecolor="none", markeredgewidth=1.3)
+
+
+def band(axes: Axes, spans: Sequence[tuple[float, float, float]], colour: str, label: str = "") -> None:
+    """What lies between two lines: x, lower and upper y; one x alone is a bar."""
+    x, low, high = zip(*spans, strict=True)
+    if len(x) == 1:
+        axes.vlines(x, low, high, color=colour, label=label, alpha=0.35, linewidth=3.0)
+    else:
+        axes.fill_between(x, low, high, color=colour, label=label, alpha=0.18, linewidth=0.0)
 
 
 def whole_ticks(axes: Axes, most: int) -> None:

@@ -10,6 +10,9 @@ from offramp.config import AlignmentConfig
 from offramp.errors import MissingExtra
 from offramp.report import captions, figures
 from offramp.report.canvas import need_matplotlib
+from offramp.report.curve import Curve, speed_quality
+from offramp.report.curve import caption as curve_caption
+from offramp.report.exit_map import MOST_CLOSE, ExitMap, draw_map
 from offramp.report.history import History
 from offramp.report.markup import details, figure, section, table, text
 from offramp.report.metrics import NAMES, Evaluation
@@ -26,16 +29,24 @@ HEAD = """<!doctype html>
 
 
 def render(
-    title: str, evaluation: Evaluation | None, history: History, config: Mapping[str, Any], facts: Mapping[str, str]
+    title: str,
+    evaluation: Evaluation | None,
+    history: History,
+    config: Mapping[str, Any],
+    facts: Mapping[str, str],
+    seen: ExitMap | None = None,
+    curve: Curve | None = None,
 ) -> str:
-    """The report of a run: facts, headline numbers, exits, depths, confusions, training, configuration.
+    """The report of a run: facts, headline numbers, exits, depths, confusions, speed, a map, training, configuration.
 
     What has no data is left out. Without matplotlib the page has the tables and the numbers, and says what is missing.
     """
     parts = [
         f"{HEAD}<title>{text(title)}</title>\n<style>{CSS}</style>\n</head>\n<body>\n<main>",
-        _header(title, facts, drawn=evaluation is not None or history != History()),
+        _header(title, facts, drawn=any((evaluation, seen, curve)) or history != History()),
         "" if evaluation is None else _evaluation(evaluation),
+        "" if curve is None else _curve(curve),
+        "" if seen is None else _map(seen),
         _training(history, config),
         _configuration(config),
         "<footer>Written by offramp.</footer>",
@@ -62,13 +73,18 @@ def _missing() -> str:
 def _evaluation(evaluation: Evaluation) -> str:
     depths, total = evaluation.depths, evaluation.n
     idle = [number for number, exit in enumerate(evaluation.by_exit) if not exit.trained]
+    rows: list[tuple[object, ...]] = [
+        (e.depth, f"{e.accuracy:.3f}", f"{e.macro_f1:.3f}", f"{e.mcc:.3f}", "yes" if e.trained else "no")
+        for e in evaluation.by_exit
+    ]
+    trained = [exit for exit in evaluation.by_exit if exit.trained]
+    if len(trained) > 1:
+        means = (sum(getattr(exit, name) for exit in trained) / len(trained) for name in NAMES)
+        rows.append(("Mean", *(f"{mean:.3f}" for mean in means), len(trained)))
     exits = table(
         "Scores if every text left at this exit",
         ("Depth", "Accuracy", "Macro-F1", "Matthews", "Trained"),
-        [
-            (e.depth, f"{e.accuracy:.3f}", f"{e.macro_f1:.3f}", f"{e.mcc:.3f}", "yes" if e.trained else "no")
-            for e in evaluation.by_exit
-        ],
+        rows,
         "lnnnn",
         idle,
     )
@@ -97,6 +113,39 @@ def _evaluation(evaluation: Evaluation) -> str:
     return "\n".join(parts)
 
 
+def _curve(found: Curve) -> str:
+    drawn = figure("Speed and quality", curve_caption(found), lambda: speed_quality(found))
+    rows = list(found.rows())
+    points = table(
+        "Every point of the figure", ("Policy", "Threshold", "Accuracy", "Mean layers", "ms per text"), rows, "lnnnn"
+    )
+    judged = table(
+        f"How often {found.policy} scores a right answer of the exit above a wrong one",
+        ("Depth", "AUROC"),
+        list(found.judged()),
+        "ln",
+    )
+    folded = details(f"All {len(rows)} points as a table", points)
+    return section("curve", "Speed and quality", f"<div>{drawn}{folded}</div>", judged, layout="stack")
+
+
+def _map(found: ExitMap) -> str:
+    drawn = figure(f"What the exit at depth {found.depth} sees", captions.exit_map(found), lambda: draw_map(found))
+    nearest = table(
+        "Texts whose nearest label embedding is that of their label",
+        ("Label", "Texts", "Nearest", "Share"),
+        [
+            (name, f"{texts:,}", f"{near:,}", f"{near / texts:.1%}" if texts else "")
+            for name, texts, near in zip(found.names, found.of_label, found.near_label, strict=True)
+        ],
+        "lnnn",
+    )
+    if len(found.names) <= MOST_CLOSE:
+        return section("map", "Representations", drawn, nearest)
+    folded = details(f"All {len(found.names):,} labels as a table", nearest)
+    return section("map", "Representations", drawn, folded, layout="stack")
+
+
 def _headline(evaluation: Evaluation) -> str:
     cards = (
         ("Accuracy", f"{evaluation.accuracy:.3f}", ""),
@@ -112,7 +161,18 @@ def _headline(evaluation: Evaluation) -> str:
     return f'<section class="headline" aria-label="Headline numbers"><dl class="cards">{listed}</dl></section>'
 
 
+PHASES = {"exits": "Training of the exits below the last"}
+"""Headings of phases beside the first, which is the training."""
+
+
 def _training(history: History, config: Mapping[str, Any]) -> str:
+    return "\n".join(
+        section(f"training-{number}" if number else "training", PHASES.get(name, "Training"), *_phase(part, config))
+        for number, (name, part) in enumerate(history.phases.items())
+    )
+
+
+def _phase(history: History, config: Mapping[str, Any]) -> list[str]:
     parts = []
     if any(math.isfinite(record.loss) for record in history.steps):
         parts.append(figure("Loss by update", captions.loss(history), lambda: figures.loss_curve(history)))
@@ -127,14 +187,29 @@ def _training(history: History, config: Mapping[str, Any]) -> str:
         caption = captions.cosines(history)
         parts.append(figure("Gradient cosines", caption, lambda: figures.cosine_strips(history)))
     if any(math.isfinite(record.score) for record in history.epochs):
-        caption, metric = captions.validation(history), history.epochs[0].metric
+        caption = captions.validation(history)
         drawn = figure("Validation by epoch", caption, lambda: figures.validation_curve(history))
-        rows = [(record.epoch, record.step, f"{record.score:.3f}", f"{record.loss:.3f}") for record in history.epochs]
-        epochs = table(
-            "Validation by epoch", ("Epoch", "Update", NAMES.get(metric, metric), "Training loss"), rows, "lnnn"
+        parts.append(f"<div>{drawn}{details(f'All {len(history.epochs):,} epochs as a table', _epochs(history))}</div>")
+    return parts
+
+
+def _epochs(history: History) -> str:
+    """A row for each epoch; where several exits were scored, with the score of each beside their mean."""
+    metric = NAMES.get(history.epochs[0].metric, history.epochs[0].metric)
+    depths = list(dict.fromkeys(depth for record in history.epochs for depth in record.by_exit))
+    depths = depths if len(depths) > 1 else []
+    head = ("Epoch", "Update", f"Mean {metric}" if depths else metric, *(f"Depth {depth}" for depth in depths))
+    rows = [
+        (
+            record.epoch,
+            record.step,
+            f"{record.score:.3f}",
+            *(f"{record.by_exit.get(depth, math.nan):.3f}" for depth in depths),
+            f"{record.loss:.3f}",
         )
-        parts.append(f"<div>{drawn}{details(f'All {len(rows):,} epochs as a table', epochs)}</div>")
-    return section("training", "Training", *parts)
+        for record in history.epochs
+    ]
+    return table("Validation by epoch", (*head, "Training loss"), rows, "lnnn" + "n" * len(depths))
 
 
 def _configuration(config: Mapping[str, Any]) -> str:

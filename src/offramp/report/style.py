@@ -48,6 +48,9 @@ figure {{ margin: 0; min-width: 0; }}
 figure svg {{ display: block; width: 100%; max-width: 34rem; height: auto; }}
 figure svg text {{ font-family: inherit !important; }}
 figure svg text[style*="{INK}"] {{ fill: var(--soft) !important; }}
+section[aria-labelledby="map"] svg text {{
+  paint-order: stroke; stroke: var(--paper); stroke-width: 2.5px; stroke-linejoin: round; fill: var(--ink) !important;
+}}
 figcaption {{ margin-top: 0.75rem; font-size: 0.9rem; line-height: 1.5; color: var(--soft); max-width: 44rem; }}
 figcaption strong {{ color: var(--ink); font-weight: 500; }}
 

@@ -1,0 +1,162 @@
+"""Calibration of a model: what its exits say of held-out texts becomes a policy with thresholds and a certificate."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from offramp.data.tokens import Tokens
+from offramp.errors import ConfigError, DataError, unknown_name
+from offramp.policies import POLICIES, policy
+from offramp.policies.calibrate import FINALISTS, calibrate_best
+from offramp.policies.certificate import Certificate
+from offramp.policies.evidence import DISAGREEMENT, DROP, Scores, differs, drops, evidence
+from offramp.policies.learned import Learned, fit_heads
+from offramp.policies.prior import fit_prior
+from offramp.policies.replay import Pooled, scores
+from offramp.policies.scored import Scored
+from offramp.policies.terms import Terms
+from offramp.policies.terms import divide as divided
+from offramp.runtime.certified import Certified, digest
+from offramp.runtime.engine import Engine, pool
+from offramp.types import Batch, ExitOutput
+
+AUTO = "auto"
+SCORED = tuple(name for name, kind in POLICIES.items() if issubclass(kind, Scored))
+REMEMBERING = ("patience", "patient-confidence", "vote")
+"""Policies whose score depends on the exits that were read before."""
+PATIENCE = 2
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is asked of a policy."""
+
+    risk: str
+    terms: Terms
+    policy: str = AUTO
+
+    @classmethod
+    def of(
+        cls,
+        max_drop: float | None,
+        max_disagreement: float | None,
+        confidence: float,
+        budget_layers: float | None,
+        policy: str,
+    ) -> Request:
+        """A checked request; with nothing asked, a drop of at most one point."""
+        if max_drop is not None and max_disagreement is not None:
+            raise ConfigError("There should be one risk, a drop in accuracy or a disagreement. Found both.")
+        if policy != AUTO and policy not in SCORED:
+            raise unknown_name("policy that can be calibrated", policy, (AUTO, *SCORED))
+        if not 0 < confidence < 1:
+            raise ConfigError(f"`confidence` should be between 0 and 1, both excluded. Found {confidence:g}.")
+        asked = max_drop if max_disagreement is None else max_disagreement
+        if asked is None and budget_layers is None:
+            asked = 0.01
+        if asked is not None and not 0 < asked < 1:
+            name = "max_drop" if max_disagreement is None else "max_disagreement"
+            raise ConfigError(f"`{name}` should be between 0 and 1, both excluded. Found {asked:g}.")
+        terms = Terms(epsilon=asked, delta=1 - confidence, budget=budget_layers)
+        return cls(DROP if max_disagreement is None else DISAGREEMENT, terms, policy)
+
+    @property
+    def needs_labels(self) -> bool:
+        """Whether the texts must have labels."""
+        return self.risk == DROP
+
+
+def certify(
+    engine: Engine, tokens: Tokens, truth: Sequence[int] | None, request: Request, data: str, batch_size: int
+) -> Certified:
+    """The policy of a request, for this model on this engine."""
+    exits = tuple(depth for depth in engine.trained if depth < engine.depth)
+    if not exits:
+        raise ConfigError(
+            "The model should have a trained exit below the last, or no text can leave early. Found none: train with "
+            "a recipe that trains every exit, such as acl-multi-exit."
+        )
+    if truth is not None and len(truth) != len(tokens):
+        raise DataError(f"Every text should have a label. Found {len(truth)} labels of {len(tokens)} texts.")
+    names = SCORED if request.policy == AUTO else (request.policy,)
+    # Before the layers run, because too few texts are refused.
+    selection, _ = divided(len(tokens), request.terms, min(FINALISTS, len(names)))
+    pooled = pool(engine, tokens, batch_size, [*exits, engine.depth])
+    answers = np.stack([pooled.outputs[depth].logits.argmax(dim=1).numpy() for depth in (*exits, engine.depth)])
+    right = None if truth is None else answers == np.asarray(truth)  # (E + 1, N)
+    harm = differs(answers) if request.risk == DISAGREEMENT else drops(_given(right))
+    known = evidence(harm, exits, engine.depth, right=right)
+    # Where there are no labels, to be right is to say what the last exit says.
+    wanted = torch.from_numpy(answers[-1] if truth is None else np.asarray(truth))  # (N,)
+    fitted = _fit(names, _rows(pooled, selection), wanted[torch.from_numpy(selection)], exits)
+    chosen, calibration = calibrate_best(
+        {name: _scores(name, pooled, exits, fitted.get(name)) for name in names}, known, request.terms
+    )
+    tensors = dict(fitted.get(chosen, {})) if calibration.thresholds else {}
+    settings: dict[str, int | float | str] = {"patience": PATIENCE} if chosen == "patient-confidence" else {}
+    if tensors:
+        settings["fitted"] = digest(tensors)
+    certificate = Certificate.of(
+        calibration,
+        policy=chosen,
+        layers=engine.depth,
+        risk=request.risk,
+        engine=engine.name,
+        fingerprint=engine.fingerprint(),
+        data=data,
+        sha256=_sha256(tokens, truth),
+        settings=settings,
+    )
+    return Certified(certificate, tensors)
+
+
+def _fit(names: Sequence[str], pooled: Pooled, wanted: Tensor, exits: Sequence[int]) -> dict[str, Mapping[str, Tensor]]:
+    """What is fitted to the selection texts, by policy: never to those that certify."""
+    found: dict[str, Mapping[str, Tensor]] = {}
+    if "learned" in names:
+        found["learned"] = Learned({}, fit_heads(pooled, wanted, exits)).state()
+    if "prior" in names:
+        found["prior"] = fit_prior(pooled, wanted, exits)
+    return found
+
+
+def _scores(name: str, pooled: Pooled, exits: tuple[int, ...], tensors: Mapping[str, Tensor] | None) -> Scores:
+    made = policy(name, {}, patience=PATIENCE, tensors=tensors)
+    assert isinstance(made, Scored)
+    return partial(scores, made, pooled) if name in REMEMBERING else scores(made, pooled, exits)
+
+
+def _rows(pooled: Pooled, rows: NDArray[np.int64]) -> Pooled:
+    """Some of the texts."""
+    chosen = torch.from_numpy(rows)
+    batch = pooled.batch
+    types = None if batch.token_types is None else batch.token_types[chosen]
+    return Pooled(
+        Batch(batch.input_ids[chosen], batch.mask[chosen], types),
+        {
+            depth: ExitOutput(output.representation[chosen], output.logits[chosen], output.label_embeddings)
+            for depth, output in pooled.outputs.items()
+        },
+    )
+
+
+def _given(right: NDArray[np.bool_] | None) -> NDArray[np.bool_]:
+    if right is None:
+        raise ConfigError("A drop in accuracy should be measured on labelled texts. Found texts without labels.")
+    return right
+
+
+def _sha256(tokens: Tokens, truth: Sequence[int] | None) -> str:
+    """Of the texts as the model sees them, and of their labels."""
+    found = hashlib.sha256(np.ascontiguousarray(tokens.ids).tobytes())
+    found.update(np.ascontiguousarray(tokens.offsets).tobytes())
+    found.update(np.asarray([] if truth is None else truth, dtype=np.int64).tobytes())
+    return found.hexdigest()

@@ -1,0 +1,244 @@
+"""LOSS -> PARAMETERS: the states of a backbone that stands still, computed once.
+
+The exits below the last read the same states in every epoch. They lie on disk in half precision, one file per depth,
+all tokens of all texts one after the other, and are mapped into memory; what the last exit says of each text lies
+beside them. A cache is written under another name and renamed when it is whole; its key tells the tokens, the weights
+and the precision it was made of, so that it is never taken for another. One that lost bytes since is made again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from offramp.data.sampling import sorted_batches
+from offramp.data.tokens import Tokens
+from offramp.exits.base import Exit
+from offramp.exits.model import MultiExitModel
+from offramp.types import ExitOutput, States
+
+_FACTS, _TEACHER = "facts.json", "teacher.safetensors"
+_BATCH = 64  # texts that walk the backbone together
+
+
+class CacheWarning(UserWarning):
+    """The states do not fit and are computed again each epoch."""
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """What a batch of texts gives to exits that learn on a backbone that stands still."""
+
+    states: dict[int, States]  # what the exits read, by depth
+    teacher: ExitOutput  # of the last exit
+    labels: Tensor  # (B,)
+
+
+class Frozen:
+    """The states and the teacher's answers for any of the texts, walked anew each time."""
+
+    def __init__(self, model: MultiExitModel, tokens: Tokens, depths: Sequence[int], autocast: Autocast) -> None:
+        self.model, self.tokens, self.depths, self.autocast = model, tokens, tuple(depths), autocast
+        self.bytes = 0  # on disk
+
+    @torch.no_grad()
+    def lesson(self, rows: Sequence[int]) -> Lesson:
+        """All that the exits need of these texts: one walk for all depths."""
+        batch = self.tokens.batch(rows).to(self.model.device)
+        states: dict[int, States] = {}
+        with self.autocast():
+            for depth, found in self.model.walk(batch):
+                if depth in self.depths:
+                    states[depth] = States(found.output, found.output, found.mask)
+                last = found
+            teacher = self.model.read(self.model.depth, last)
+        return Lesson(states, _detached(teacher), _labels(self.tokens, rows, self.model.device))
+
+
+class Cached(Frozen):
+    """The same from files."""
+
+    def __init__(
+        self, model: MultiExitModel, tokens: Tokens, depths: Sequence[int], autocast: Autocast, folder: Path
+    ) -> None:
+        super().__init__(model, tokens, depths, autocast)
+        facts = json.loads((folder / _FACTS).read_text("utf-8"))
+        kind = getattr(torch, facts["dtype"])
+        total, width = int(tokens.offsets[-1]), model.encoder.hidden_size
+        self.stored = {
+            depth: torch.from_file(str(_file(folder, depth)), size=total * width, dtype=kind).view(total, width)
+            for depth in self.depths
+        }
+        self.answers = load_file(folder / _TEACHER)
+        self.bytes = 2 * total * width * len(self.depths)
+
+    @torch.no_grad()
+    def lesson(self, rows: Sequence[int]) -> Lesson:
+        """All that the exits need of these texts, read from the disk's cache."""
+        places = np.asarray(rows, np.int64)  # (B,)
+        lengths = self.tokens.lengths[places]  # (B,)
+        columns = np.arange(lengths.max(initial=0))  # (T,)
+        inside = columns < lengths[:, None]  # (B, T)
+        # Padding reads the first token of its text, and nobody reads the padding.
+        flat = torch.from_numpy(self.tokens.offsets[places][:, None] + np.where(inside, columns, 0))  # (B, T)
+        mask = torch.from_numpy(inside.astype(np.int64)).to(self.model.device)
+        shape = (*flat.shape, self.model.encoder.hidden_size)
+        states: dict[int, States] = {}
+        for depth, stored in self.stored.items():
+            output = stored.index_select(0, flat.flatten()).view(shape).float().to(self.model.device)  # (B, T, H)
+            states[depth] = States(output, output, mask)
+        chosen = torch.from_numpy(places)
+        device = self.model.device
+        embeddings = cast(Exit, self.model.exits[-1]).label_parameter.detach()
+        teacher = ExitOutput(
+            self.answers["representation"][chosen].to(device), self.answers["logits"][chosen].to(device), embeddings
+        )
+        return Lesson(states, teacher, _labels(self.tokens, rows, device))
+
+
+Autocast = Callable[[], AbstractContextManager[Any]]
+
+
+def open_cache(
+    folder: Path, model: MultiExitModel, tokens: Tokens, depths: Sequence[int], autocast: Autocast, budget: float
+) -> Frozen:
+    """The states of these texts at these depths: from disk where `budget` bytes allow it, else walked anew."""
+    frozen = Frozen(model, tokens, depths, autocast)
+    needed = int(tokens.offsets[-1]) * model.encoder.hidden_size * 2 * len(depths)
+    if not budget or not needed:
+        return frozen
+    home = folder / f"states-{_key(frozen)}"
+    if not _whole(home):
+        folder.mkdir(parents=True, exist_ok=True)
+        for left in (home, *folder.glob(".states-*")):  # by a run that was killed
+            shutil.rmtree(left, ignore_errors=True)
+        room = max(0.0, min(budget, shutil.disk_usage(folder).free * 0.9))
+        if needed > room:
+            warnings.warn(
+                f"The frozen states would take {needed / 1e9:.1f} GB, and {room / 1e9:.1f} GB may be used: they are "
+                "computed again in each epoch, for all exits at once. Raise stage2.cache_gb or make room.",
+                CacheWarning,
+                stacklevel=2,
+            )
+            return frozen
+        if not _write(home, frozen, torch.float16):
+            _write(home, frozen, torch.bfloat16)  # coarser, and as far-reaching as float32
+    return Cached(model, tokens, depths, autocast, home)
+
+
+def remove_caches(folder: Path) -> None:
+    """Remove what `open_cache` left in the folder, half-written or whole."""
+    for path in [*folder.glob("states-*"), *folder.glob(".states-*")]:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _write(home: Path, frozen: Frozen, dtype: torch.dtype) -> bool:
+    """Write a cache, whole or not at all; False where a state is too large for float16."""
+    part = home.with_name(f".{home.name}")
+    part.mkdir()
+    try:
+        if not _fill(part, frozen, dtype):
+            return False
+        sizes = {file.name: file.stat().st_size for file in part.iterdir()}
+        facts = {"dtype": str(dtype).removeprefix("torch."), "depths": frozen.depths, "bytes": sizes}
+        (part / _FACTS).write_text(json.dumps(facts), "utf-8")
+        for file in part.iterdir():
+            with file.open("rb") as handle:
+                os.fsync(handle.fileno())
+        part.rename(home)
+        return True
+    except SafetensorError as error:
+        raise OSError(str(error)) from error
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+
+
+def _fill(part: Path, frozen: Frozen, dtype: torch.dtype) -> bool:
+    tokens, width = frozen.tokens, frozen.model.encoder.hidden_size
+    total = int(tokens.offsets[-1])
+    stored = {depth: _mapped(_file(part, depth), total * width, dtype).view(total, width) for depth in frozen.depths}
+    answers: dict[str, Tensor] = {}
+    for rows, lesson in _lessons(frozen):
+        flat = torch.from_numpy(np.concatenate([np.arange(*tokens.offsets[row : row + 2]) for row in rows]))
+        for depth, states in lesson.states.items():
+            # The first tokens of each row are the text's, the rest is padding.
+            found = states.output[states.mask == 1].cpu()  # (tokens of the batch, H)
+            if dtype == torch.float16 and bool((found.abs() > torch.finfo(dtype).max).any()):
+                return False
+            stored[depth][flat] = found.to(dtype)
+        for name, value in (("representation", lesson.teacher.representation), ("logits", lesson.teacher.logits)):
+            if name not in answers:
+                answers[name] = torch.zeros(len(tokens), value.shape[1])
+            answers[name][torch.tensor(rows)] = value.float().cpu()
+    save_file(answers, part / _TEACHER)
+    return True
+
+
+def _mapped(file: Path, size: int, dtype: torch.dtype) -> Tensor:
+    """A new file of so many numbers, to be written through memory."""
+    with file.open("wb") as handle:
+        # A disk that runs full is an error here; later, in a file with holes, it would be a signal that kills.
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(handle.fileno(), 0, size * dtype.itemsize)
+    return torch.from_file(str(file), shared=True, size=size, dtype=dtype)
+
+
+def _whole(home: Path) -> bool:
+    """Whether all that was written is there: a run can also be killed while it removes a cache."""
+    try:
+        sizes = json.loads((home / _FACTS).read_text("utf-8"))["bytes"]
+        return all((home / name).stat().st_size == size for name, size in sizes.items())
+    except (OSError, ValueError, KeyError):
+        return False
+
+
+def _lessons(frozen: Frozen) -> Iterator[tuple[list[int], Lesson]]:
+    for rows in sorted_batches(frozen.tokens.lengths, _BATCH):
+        yield rows, frozen.lesson(rows)
+
+
+def _key(frozen: Frozen) -> str:
+    """A hash of the tokens, and of the weights, the settings and the precision that make states and answers of them."""
+    model, tokens = frozen.model, frozen.tokens
+    device = model.device.type
+    with frozen.autocast():
+        narrow = str(torch.get_autocast_dtype(device)) if torch.is_autocast_enabled(device) else ""
+    names = ("exit_kind", "exit_heads", "exit_temperature", "exit_window")
+    exit = {name: getattr(model.config, name) for name in names}
+    settings = [frozen.depths, narrow, exit, model.encoder.backbone.config.to_dict(), tokens.pad]
+    digest = hashlib.sha256(json.dumps(settings, sort_keys=True, default=str).encode())
+    for array in (tokens.ids, tokens.offsets, tokens.types):
+        digest.update(b"" if array is None else np.ascontiguousarray(array).tobytes())
+    for part in (model.encoder, model.exits[-1]):
+        for name, tensor in part.state_dict().items():
+            digest.update(f"{name} {tensor.dtype}".encode())
+            digest.update(tensor.detach().cpu().flatten().view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()[:16]
+
+
+def _file(folder: Path, depth: int) -> Path:
+    return folder / f"depth-{depth}.bin"
+
+
+def _labels(tokens: Tokens, rows: Sequence[int], device: torch.device) -> Tensor:
+    if tokens.labels is None:
+        raise ValueError("exits learn from labels")
+    return torch.from_numpy(tokens.labels[np.asarray(rows, np.int64)]).to(device)
+
+
+def _detached(output: ExitOutput) -> ExitOutput:
+    return ExitOutput(output.representation.detach(), output.logits.detach(), output.label_embeddings.detach())

@@ -1,0 +1,140 @@
+"""MODEL -> FAST MODEL: a calibrated policy beside its model.
+
+`certificate.json` is what the policy promises, with a seal, the SHA-256 of the rest; `policy.safetensors` is what was
+fitted to held-out texts, for policies that are. A certificate holds for one model on one engine: beside any other it is
+void, and says so.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from safetensors import SafetensorError
+from safetensors.torch import load, save
+from torch import Tensor
+
+from offramp.errors import ConfigError, ModelError
+from offramp.policies import policy
+from offramp.policies.certificate import Certificate
+from offramp.runtime.engine import Engine
+from offramp.types import Policy
+
+CERTIFICATE, FITTED = "certificate.json", "policy.safetensors"
+SEAL = "seal"
+
+
+class VoidCertificate(UserWarning):
+    """A certificate lies beside a model or an engine that it is not for."""
+
+
+@dataclass(frozen=True)
+class Certified:
+    """A certificate and the tensors of its policy."""
+
+    certificate: Certificate
+    tensors: Mapping[str, Tensor] = field(default_factory=dict)
+
+    def policy(self) -> Policy:
+        """The policy that the certificate is about."""
+        told = self.certificate
+        patience = int(told.settings.get("patience", 2))
+        return policy(told.policy, told.rule, patience=patience, tensors=self.tensors)
+
+    def tensors_of(self, name: str) -> Mapping[str, Tensor] | None:
+        """What was fitted, where it is this policy's."""
+        return self.tensors if self.certificate.policy == name else None
+
+
+def write(folder: Path, certified: Certified | None) -> None:
+    """Put a certificate into a model folder, in place of another; with None, only remove that."""
+    try:
+        (folder / CERTIFICATE).unlink(missing_ok=True)  # it must not stand beside the new tensors
+        (folder / FITTED).unlink(missing_ok=True)
+        if certified is not None:
+            if certified.tensors:
+                _replace(folder / FITTED, _bytes(certified.tensors))
+            _replace(folder / CERTIFICATE, _sealed(certified.certificate))
+    except OSError as error:
+        raise ModelError(f"The certificate cannot be written to `{folder}`: {error.strerror or error}.") from error
+
+
+def read(folder: Path, engine: Engine) -> Certified | None:
+    """The certificate in the folder of this engine's model; None where there is none, or it is about something else."""
+    if not (folder / CERTIFICATE).is_file():
+        return None
+    try:
+        certificate = _unsealed((folder / CERTIFICATE).read_bytes())
+    except (OSError, ValueError, RecursionError) as error:
+        raise _damaged(folder, error) from error
+    if (certificate.fingerprint, certificate.engine) != (engine.fingerprint(), engine.name):
+        warnings.warn(
+            f"The certificate in `{folder}` is void: it is about another model, or about this one on another engine "
+            f"({certificate.engine}, not {engine.name}). Run `offramp calibrate` again.",
+            VoidCertificate,
+            stacklevel=2,
+        )
+        return None
+    found = Certified(certificate, _fitted(folder, str(certificate.settings.get("fitted", ""))))
+    try:
+        found.policy()
+    except (ConfigError, ValueError) as error:
+        raise _damaged(folder, error) from error
+    return found
+
+
+def digest(tensors: Mapping[str, Tensor]) -> str:
+    """A hash of fitted tensors, by which a certificate knows them; empty where there are none."""
+    return hashlib.sha256(_bytes(tensors)).hexdigest() if tensors else ""
+
+
+def _bytes(tensors: Mapping[str, Tensor]) -> bytes:
+    return save({name: t.contiguous() for name, t in tensors.items()})
+
+
+def _fitted(folder: Path, wanted: str) -> dict[str, Tensor]:
+    if not wanted:
+        return {}
+    try:
+        content = (folder / FITTED).read_bytes()
+        if hashlib.sha256(content).hexdigest() != wanted:
+            raise ModelError(f"`{folder / FITTED}` is not what was written. Run `offramp calibrate` again.")
+        return load(content)
+    except (OSError, SafetensorError) as error:
+        raise ModelError(f"`{folder / FITTED}` cannot be read: {error}. Run `offramp calibrate` again.") from error
+
+
+def _damaged(folder: Path, error: Exception) -> ModelError:
+    said = str(error).rstrip(".")
+    return ModelError(f"The certificate in `{folder}` cannot be read: {said}. Run `offramp calibrate` again.")
+
+
+def _sealed(certificate: Certificate) -> bytes:
+    content = certificate.to_json()
+    seal = hashlib.sha256(content.encode()).hexdigest()
+    return (json.dumps(json.loads(content) | {SEAL: seal}, indent=1, ensure_ascii=False) + "\n").encode()
+
+
+def _unsealed(content: bytes) -> Certificate:
+    """The certificate in a file: one whose numbers were changed would promise what nobody has tested."""
+    record = json.loads(content)
+    if isinstance(record, dict):
+        record.pop(SEAL, None)
+    certificate = Certificate.from_json(json.dumps(record))
+    if content != _sealed(certificate):
+        raise ValueError("it is not what was written")
+    return certificate
+
+
+def _replace(file: Path, content: bytes) -> None:
+    waiting = file.with_name(f".{file.name}")
+    with waiting.open("wb") as handle:
+        handle.write(content)
+        handle.flush()
+        os.fsync(handle.fileno())
+    os.replace(waiting, file)

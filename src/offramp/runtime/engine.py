@@ -1,0 +1,112 @@
+"""MODEL -> FAST MODEL: what every engine offers, and what all of its exits say of many texts."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Protocol
+
+import torch
+
+from offramp.data.sampling import sorted_batches
+from offramp.data.tokens import CHUNK, Tokens
+from offramp.policies.replay import Pooled
+from offramp.types import Batch, Decision, ExitOutput, Policy
+
+
+class Engine(Protocol):
+    """A model that is ready to answer."""
+
+    @property
+    def name(self) -> str:
+        """What it runs on: `torch`, `onnx`, `onnx int8`."""
+        ...
+
+    @property
+    def depth(self) -> int:
+        """How many layers the model has."""
+        ...
+
+    @property
+    def trained(self) -> tuple[int, ...]:
+        """The depths of the exits that a policy may trust."""
+        ...
+
+    @property
+    def exits(self) -> tuple[int, ...]:
+        """The depths of the exits that can answer."""
+        ...
+
+    def fingerprint(self) -> str:
+        """What tells this model from any other."""
+        ...
+
+    def decide(self, batch: Batch, policy: Policy) -> Decision:
+        """Run a batch under a policy; the last exit answers whoever did not leave before."""
+        ...
+
+    def outputs(self, batch: Batch, depths: Collection[int] | None = None) -> dict[int, ExitOutput]:
+        """What the exits at these depths, or all that can answer, say of every text."""
+        ...
+
+
+def run(engine: Engine, tokens: Tokens, policy: Policy, batch_size: int) -> Decision:
+    """The decisions on texts in their order: texts of like length share a batch."""
+    logits: torch.Tensor | None = None
+    depths = torch.empty(len(tokens), dtype=torch.int64)  # (N,)
+    for rows in sorted_batches(tokens.lengths, batch_size):
+        decision = engine.decide(tokens.batch(rows), policy)
+        if logits is None:
+            logits = torch.empty(len(tokens), decision.logits.shape[1])  # (N, C)
+        logits[torch.tensor(rows)] = decision.logits.float().cpu()
+        depths[torch.tensor(rows)] = decision.depth.cpu()
+    return Decision(torch.empty(0, 0) if logits is None else logits, depths)
+
+
+def pool(engine: Engine, tokens: Tokens, batch_size: int, depths: Collection[int] | None = None) -> Pooled:
+    """What the exits say of all texts, in the order of the texts; nobody leaves."""
+    order: list[int] = []
+    found: dict[int, list[ExitOutput]] = {}
+    for rows, outputs in _passes(engine, tokens, batch_size, depths):
+        order += rows
+        for depth, output in outputs.items():
+            found.setdefault(depth, []).append(output)
+    back = torch.tensor(order).argsort()
+    return Pooled(
+        _narrow(tokens),
+        {
+            depth: ExitOutput(
+                torch.cat([part.representation.float().cpu() for part in parts])[back],
+                torch.cat([part.logits.float().cpu() for part in parts])[back],
+                parts[0].label_embeddings.detach().float().cpu(),
+            )
+            for depth, parts in found.items()
+        },
+    )
+
+
+def answers(engine: Engine, tokens: Tokens, batch_size: int) -> dict[int, list[int]]:
+    """The class that every exit gives every text, by depth."""
+    found = {depth: torch.zeros(len(tokens), dtype=torch.int64) for depth in engine.exits}
+    for rows, outputs in _passes(engine, tokens, batch_size, None):
+        for depth, output in outputs.items():
+            found[depth][torch.tensor(rows)] = output.logits.argmax(dim=1).cpu()
+    return {depth: classes.tolist() for depth, classes in found.items()}
+
+
+def _passes(
+    engine: Engine, tokens: Tokens, batch_size: int, depths: Collection[int] | None
+) -> Iterator[tuple[list[int], dict[int, ExitOutput]]]:
+    for rows in sorted_batches(tokens.lengths, batch_size):
+        yield rows, engine.outputs(tokens.batch(rows), depths)
+
+
+def _narrow(tokens: Tokens) -> Batch:
+    """All texts as one batch, in numbers of 4 bytes and a mask of 1: a whole data set is padded to its longest text."""
+    width = int(tokens.lengths.max(initial=0))
+    ids = torch.full((len(tokens), width), tokens.pad, dtype=torch.int32)  # (N, T)
+    mask = torch.zeros(len(tokens), width, dtype=torch.bool)  # (N, T)
+    for start in range(0, len(tokens), CHUNK):
+        part = tokens.batch(range(start, min(start + CHUNK, len(tokens))))
+        here = slice(start, start + len(part)), slice(part.input_ids.shape[1])
+        ids[here], mask[here] = part.input_ids.int(), part.mask.bool()
+    return Batch(ids, mask)

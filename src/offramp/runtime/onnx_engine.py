@@ -1,0 +1,192 @@
+"""MODEL -> FAST MODEL: batched early exit in onnxruntime.
+
+As in torch: texts that leave are compacted out of the batch, the rest are trimmed to their longest, and what the policy
+remembers of a text moves along. Whoever shares a batch, a text gets the same answer. An exit that was not exported is
+passed by.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Collection, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.torch import load
+from torch import Tensor
+
+from offramp.errors import ConfigError, MissingExtra, ModelError
+from offramp.runtime.onnx_folder import LABELS, Manifest, read, segment_name
+from offramp.types import Batch, Decision, ExitOutput, Label, Policy
+
+Array = NDArray[Any]
+
+
+class OnnxEngine:
+    """An exported model, ready to answer; `threads` are those of one operator, by default one per core."""
+
+    def __init__(self, folder: Path, threads: int | None = None) -> None:
+        self._open(*read(folder), threads)
+
+    @classmethod
+    def of(cls, manifest: Manifest, files: Mapping[str, bytes], threads: int | None = None) -> OnnxEngine:
+        """The engine of a model that is not on disk."""
+        engine = cls.__new__(cls)
+        engine._open(manifest, files, threads)
+        return engine
+
+    def _open(self, manifest: Manifest, files: Mapping[str, bytes], threads: int | None) -> None:
+        if threads is not None and threads < 1:
+            raise ConfigError(f"`threads` should be at least 1. Found {threads}.")
+        self._manifest = manifest
+        self.threads = threads or cores()
+        try:
+            self._labels = {int(depth): vectors for depth, vectors in load(files[LABELS]).items()}
+        except (SafetensorError, ValueError) as error:
+            raise ModelError(f"The exported model's `{LABELS}` cannot be read: {error}") from error
+        self._sessions = {depth: _session(files[segment_name(depth)], self.threads) for depth in manifest.exits}
+
+    @property
+    def depth(self) -> int:
+        """How many layers the model has."""
+        return self._manifest.depth
+
+    @property
+    def exits(self) -> tuple[int, ...]:
+        """The depths of the exits that were exported, the last among them."""
+        return self._manifest.exits
+
+    @property
+    def trained(self) -> tuple[int, ...]:
+        """Of these, the ones that were trained."""
+        return self._manifest.trained
+
+    @property
+    def name(self) -> str:
+        """`onnx`, or `onnx int8`."""
+        return "onnx" if self.precision == "float32" else f"onnx {self.precision}"
+
+    def fingerprint(self) -> str:
+        """A hash of everything the manifest vouches for."""
+        return hashlib.sha256(json.dumps(asdict(self._manifest), sort_keys=True).encode()).hexdigest()
+
+    @property
+    def labels(self) -> tuple[Label, ...]:
+        """What the columns of the logits stand for."""
+        return self._manifest.labels
+
+    @property
+    def precision(self) -> str:
+        """`float32`, or `int8`."""
+        return self._manifest.precision
+
+    @torch.inference_mode()
+    def decide(self, batch: Batch, policy: Policy) -> Decision:
+        """Run a batch under a policy; the last exit answers whoever did not leave before."""
+        exits = set(self._manifest.trained if policy.trained_only else self.exits) or set(self.exits)
+        self._refuse_exits_that_are_absent(policy)
+        logits = torch.empty(len(batch), len(self.labels))  # (B, C)
+        depths = torch.empty(len(batch), dtype=torch.int64)  # (B,)
+        rows = torch.arange(len(batch))  # who is still here
+        memory = policy.start(batch)  # (B, S)
+        hidden, mask = None, batch.mask.numpy()
+        for depth in self.exits:
+            hidden, output = self._run(depth, batch, hidden, mask)
+            last = depth == self.depth
+            if not last and not (depth in exits and policy.reads(depth)):
+                continue
+            leaving, memory = policy.leave(depth, output, memory)
+            if last or bool(leaving.all()):
+                logits[rows] = output.logits
+                depths[rows] = depth
+                break
+            if bool(leaving.any()):
+                gone, stay = leaving.nonzero()[:, 0], (~leaving).nonzero()[:, 0]
+                logits[rows[gone]] = output.logits[gone]
+                depths[rows[gone]] = depth
+                rows, memory = rows[stay], memory[stay]
+                mask = mask[stay.numpy()]  # (B', T)
+                width = int(mask.sum(axis=1).max())
+                mask = np.ascontiguousarray(mask[:, :width])
+                hidden = np.ascontiguousarray(hidden[stay.numpy(), :width])  # (B', T', H)
+        return Decision(logits=logits, depth=depths)
+
+    @torch.inference_mode()
+    def outputs(self, batch: Batch, depths: Collection[int] | None = None) -> dict[int, ExitOutput]:
+        """What the exits at these depths, or all that were exported, say of every text."""
+        wanted = set(self.exits if depths is None else depths)
+        if not wanted or not wanted <= set(self.exits):
+            known = ", ".join(map(str, self.exits))
+            raise ConfigError(f"Depths should be among the exported exits ({known}). Found {sorted(wanted)}.")
+        found, hidden = {}, None
+        for depth in self.exits:
+            if depth <= max(wanted):
+                hidden, found[depth] = self._run(depth, batch, hidden, batch.mask.numpy())
+        return {depth: output for depth, output in found.items() if depth in wanted}
+
+    def _run(self, depth: int, batch: Batch, hidden: Array | None, mask: Array) -> tuple[Array, ExitOutput]:
+        """The segment that ends at this exit; the first one takes the batch, the others the states below them."""
+        if hidden is None:
+            given = {"ids": batch.input_ids.numpy(), "mask": mask}
+            if self._manifest.token_types:
+                types = batch.token_types
+                given["types"] = np.zeros_like(mask) if types is None else types.numpy()
+        else:
+            given = {"hidden_in": hidden, "mask": mask}
+        states, representation, logits = self._sessions[depth].run(None, given)
+        output = ExitOutput(_tensor(representation), _tensor(logits), self._labels[depth])
+        return states, output
+
+    def _refuse_exits_that_are_absent(self, policy: Policy) -> None:
+        """Who names a depth whatever was trained means it; other policies read what there is."""
+        if policy.trained_only:
+            return
+        absent = [depth for depth in range(1, self.depth) if depth not in self.exits and policy.reads(depth)]
+        if absent:
+            known = ", ".join(map(str, self.exits))
+            raise ConfigError(
+                f"The policy's exits should be among those that were exported ({known}). Found {absent[0]}. "
+                "Export it too, or choose one of these."
+            )
+
+
+def cores() -> int:
+    """The physical cores that this process may use: two threads of one core share its multipliers."""
+    if not hasattr(os, "sched_getaffinity"):
+        return os.cpu_count() or 1
+    allowed = os.sched_getaffinity(0)
+    try:
+        place = "/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list"
+        return len({Path(place.format(cpu)).read_text("utf-8") for cpu in allowed})
+    except OSError:
+        return len(allowed)
+
+
+def _session(model: bytes, threads: int) -> Any:
+    try:
+        import onnxruntime
+    except ImportError as error:
+        raise MissingExtra("onnxruntime", "onnx") from error
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1  # a segment is a chain: no two of its operators can run at once
+    options.log_severity_level = 3  # errors
+    # Each segment has threads of its own; those of one that is done would keep the next one's from the cores.
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    try:
+        return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # onnxruntime's own classes, of no common base
+        reason = str(error).strip().partition("\n")[0]
+        raise ModelError(f"onnxruntime cannot load an exported segment: {reason}") from error
+
+
+def _tensor(array: Array) -> Tensor:
+    return torch.from_numpy(array)
