@@ -17,7 +17,7 @@ test: $(READY)
 	$(PYTEST) --dist loadfile -m "not slow"
 
 test-slow: $(READY)
-	$(PYTEST) --dist worksteal -m slow
+	$(PYTEST) --dist worksteal -m slow --durations=15
 
 lint: $(READY)
 	$(BIN)/ruff check .
