@@ -83,9 +83,10 @@ def _spread(model: MultiExitModel, batch: Batch) -> None:
             exit.projection[-1].bias.sub_(output.representation.mean(dim=0))
         elif isinstance(exit, LsanExit):
             # Labels are told apart by what they attend to only.
-            exit.labels.weight.mul_(30.0)
-            exit.query.weight.mul_(30.0)
-            exit.score.weight.mul_(24.0)  # more would make rounding larger than the tolerance
+            # By as much as they need: a large classifier would make rounding larger than the tolerance.
+            exit.labels.weight.mul_(3.0)
+            exit.query.weight.mul_(60.0)
+            exit.score.weight.mul_(5.0)
         else:
             scale = 1.5 / output.logits.std(dim=0)  # (C,)
             exit.classifier.weight.mul_(scale[:, None])

@@ -40,7 +40,7 @@ every_model = pytest.mark.parametrize(("family", "kind"), ALL)
 lengths = st.lists(st.integers(1, 24), min_size=1, max_size=7)
 seeds = st.integers(0, 10**6)
 thresholds = st.floats(0.34, 0.8) | st.floats(0, 1)
-few = settings(max_examples=20, deadline=None)
+few = settings(max_examples=10, deadline=None)
 
 Both = tuple[MultiExitModel, OnnxEngine]
 Get = Callable[[str, str], Both]

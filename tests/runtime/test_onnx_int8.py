@@ -27,7 +27,7 @@ from offramp.types import Batch
 
 Tokens = Callable[..., Batch]
 Folders = tuple[MultiExitModel, Path, Path]
-few = settings(max_examples=20, deadline=None)
+few = settings(max_examples=10, deadline=None)
 
 
 @pytest.fixture(scope="module")

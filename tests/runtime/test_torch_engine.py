@@ -37,7 +37,7 @@ shapes = st.fixed_dictionaries(
     optional={"spare": st.integers(0, 4)},
 )
 thresholds = st.floats(0.34, 0.99) | st.floats(0, 1)
-few = settings(max_examples=20, deadline=None)
+few = settings(max_examples=12, deadline=None)
 fewer = settings(max_examples=8, deadline=None)  # there are many policies
 
 Make = Callable[[str, str], MultiExitModel]
@@ -165,9 +165,10 @@ def test_depth_never_falls_when_the_threshold_rises(
 def test_thresholds_spread_the_texts_over_the_exits(model_of: Make, tokens_for: Tokens, name: tuple[str, str]) -> None:
     """Else the properties above would hold of nothing."""
     model = model_of(*name)
-    depths = decide(model, tokens_for(model, [1, 3, 5, 8, 13, 21] * 10, 7), Confidence(0.8)).depth
-    # Random labels of an `lsan` exit say much the same of a text, so fewer leave in between.
-    assert depths.bincount(minlength=LAYERS + 1)[1:].min() >= (1 if name[1] == "lsan" else 3)
+    # Random labels of an `lsan` exit say much the same of a text: it is less sure.
+    threshold = 0.45 if name[1] == "lsan" else 0.8
+    depths = decide(model, tokens_for(model, [1, 3, 5, 8, 13, 21] * 10, 7), Confidence(threshold)).depth
+    assert depths.bincount(minlength=LAYERS + 1)[1:].min() >= 3
 
 
 @every_model
