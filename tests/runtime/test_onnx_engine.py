@@ -37,6 +37,7 @@ SLOW += [("xlm-roberta", "linear"), ("deberta-conv", "mha"), ("deberta-relative"
 SLOW += [("bert", kind) for kind in ("match", "fusion", "leam", "lsan")]
 ALL = [*MODELS, *(pytest.param(*name, marks=pytest.mark.slow) for name in SLOW)]
 every_model = pytest.mark.parametrize(("family", "kind"), ALL)
+usual_models = pytest.mark.parametrize(("family", "kind"), MODELS)
 lengths = st.lists(st.integers(1, 24), min_size=1, max_size=7)
 seeds = st.integers(0, 10**6)
 thresholds = st.floats(0.34, 0.8) | st.floats(0, 1)
@@ -135,7 +136,7 @@ def test_every_text_leaves_where_and_with_what_torch_lets_it(
     same(engine, model, batch, Fixed(2))
 
 
-@every_model
+@usual_models
 @few
 @given(lengths=lengths, seed=seeds)
 def test_every_exported_exit_says_what_it_says_in_torch(
@@ -153,7 +154,7 @@ def test_every_exported_exit_says_what_it_says_in_torch(
         assert torch.equal(found[depth].label_embeddings, output.label_embeddings)
 
 
-@every_model
+@usual_models
 @few
 @given(lengths=lengths, seed=seeds, threshold=thresholds, chance=st.randoms(use_true_random=False))
 def test_neither_order_nor_company_changes_an_answer(
@@ -171,7 +172,7 @@ def test_neither_order_nor_company_changes_an_answer(
         torch.testing.assert_close(found.logits, together.logits[rows], **CLOSE)
 
 
-@pytest.mark.parametrize(("family", "kind"), MODELS)
+@usual_models
 def test_texts_leave_at_every_exported_exit(both: Get, family: str, kind: str) -> None:
     """Else the properties above would hold of nothing."""
     model, engine = both(family, kind)
