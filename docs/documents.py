@@ -11,7 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from docs import measured
+from docs import measured, results
 from offramp.config import describe
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -71,6 +71,7 @@ PARTS = {
 def render() -> None:
     """Write every rendered document."""
     for file, text in rendered().items():
+        file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text, "utf-8")
 
 
@@ -86,13 +87,18 @@ def rendered() -> dict[Path, str]:
     }
     for name, block in blocks.items():
         text = _filled(text, name, f"```text\n{block}\n```")
+    text = _filled(text, "results", f"\n{results.summary()}\n")
     choice, strategies = ROOT / "docs" / "which-objective.md", ROOT / "docs" / "strategies.md"
+    listed = ROOT / "docs" / "studies.md"
     chosen = _filled(choice.read_text("utf-8"), "recipes", f"\n{measured.recipes_table()}\n")
     return {
         readme: text,
         choice: _filled(chosen, "papers", f"\n{measured.recipes_table(measured.PAPERS)}\n"),
         strategies: _filled(strategies.read_text("utf-8"), "strategies", f"\n{measured.strategies_table()}\n"),
         ROOT / "docs" / "settings.md": _settings(),
+        ROOT / "docs" / "results.md": results.document(),
+        listed: _filled(listed.read_text("utf-8"), "studies", f"\n{results.listing()}\n"),
+        **{ROOT / "docs" / place: drawn for place, drawn in results.figures().items()},
     }
 
 

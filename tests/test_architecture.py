@@ -50,9 +50,41 @@ MAY_IMPORT: dict[str, set[str]] = {
     "calibration": BASE | {"data", "policies", "runtime"},
     "classifier": BASE | set(STAGES) - {"serve"} | {"calibration", "preparation"},
     "progress": BASE,
+    "spaces": BASE,
+    "tuning": BASE | {"classifier", "data", "optimise", "report", "spaces"},
     "demo": set(),
-    "study": BASE | set(STAGES) | {"classifier", "demo", "progress"},
-    "cli": BASE | set(STAGES) | {"classifier", "demo", "progress", "study"},
+    # studies: what they are, their plan, their runs, what they show
+    "study_kinds": BASE,
+    "study_reader": BASE | {"study_kinds"},
+    "study_files": BASE | {"data", "study_kinds", "study_reader"},
+    "study_plan": BASE | {"data", "study_kinds"},
+    "study_results": BASE | {"study_plan"},
+    "study_lock": set(),
+    "study_drawn": BASE | {"data", "encoder"},
+    "study_data": BASE | {"data", "optimise", "preparation", "study_drawn"},
+    "study_training": BASE
+    | {
+        "classifier",
+        "data",
+        "encoder",
+        "optimise",
+        "study_data",
+        "study_drawn",
+        "study_kinds",
+        "study_lock",
+        "study_plan",
+    },
+    "study_run": BASE
+    | set(STAGES) - {"serve"}
+    | {"classifier", "preparation", "study_data", "study_kinds", "study_plan", "study_training"},
+    "study_jobs": BASE | {"study_lock", "study_plan", "study_results", "study_run"},
+    "study": BASE | {"study_files", "study_jobs", "study_kinds", "study_plan", "study_results"},
+    "study_views": BASE | {"report", "study_kinds", "study_plan", "study_results"},
+    "study_tables": BASE | {"report", "study_kinds", "study_results", "study_views"},
+    "study_pictures": BASE | {"report", "study_kinds", "study_results", "study_views"},
+    "study_document": BASE | {"report", "study_pictures", "study_tables", "study_views"},
+    "study_cli": BASE | {"study", "study_document", "study_pictures", "study_views"},
+    "cli": BASE | set(STAGES) | {"classifier", "demo", "progress", "spaces", "study_cli", "tuning"},
 }
 """For each folder and module: which others of ours it may import. Its own folder is always allowed."""
 
@@ -212,7 +244,10 @@ HELP = """
 from offramp.cli import app, main
 verbs = [command.name or command.callback.__name__ for command in app.registered_commands]
 assert len(verbs) > 3
-for arguments in (["--help"], ["-h"], *([verb, "--help"] for verb in verbs)):
+groups = [group.typer_instance.registered_commands for group in app.registered_groups]
+inner = [("study", command.name) for commands in groups for command in commands]
+assert len(inner) > 3
+for arguments in (["--help"], ["-h"], *([verb, "--help"] for verb in verbs), *([*verb, "--help"] for verb in inner)):
     sys.argv = ["offramp", *arguments]
     try:
         main()

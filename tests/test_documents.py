@@ -25,6 +25,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from docs.documents import rendered  # noqa: E402
+from docs.results import figures  # noqa: E402
 
 DOCS = ROOT / "docs"
 DOCUMENTS = [*ROOT.glob("*.md"), *sorted(DOCS.glob("**/*.md"))]
@@ -48,7 +49,13 @@ def anchor(heading: str) -> str:
     return re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/settings.md", "docs/strategies.md", "docs/which-objective.md"])
+RENDERED = [
+    "README.md",
+    *(f"docs/{name}.md" for name in ("results", "settings", "strategies", "studies", "which-objective")),
+]
+
+
+@pytest.mark.parametrize("name", [*RENDERED, *(f"docs/{place}" for place in figures())])
 def test_a_rendered_document_has_not_drifted_from_its_results(name: str) -> None:
     assert rendered()[ROOT / name] == (ROOT / name).read_text("utf-8"), "run: python -m docs render"
 

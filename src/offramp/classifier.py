@@ -31,6 +31,7 @@ from offramp.optimise.journal import Watch
 from offramp.optimise.loop import Loop, Result
 from offramp.optimise.run_folder import claim, fingerprint, finish, finished
 from offramp.optimise.saved_state import SavedState
+from offramp.optimise.static import Static, check_static, full_model, remove_stages
 from offramp.policies import POLICIES, policy
 from offramp.policies.certificate import Certificate
 from offramp.policies.scored import Scored
@@ -164,9 +165,12 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 exit_window=config.exits.window,
                 exit_dropout=config.exits.dropout,
             )
+            if config.compress.teacher:
+                model, tokenizer = full_model(Path(config.compress.teacher), labels.names)
+            check_static(config, model)
             check_width(config, model.representation_width)
             model.config.max_tokens = token_limit(model, tokenizer, config.data.max_length)
-            if config.exits.labels == "names":
+            if config.exits.labels == "names" and not config.compress.teacher:
                 begin_from_names(model, label_texts(tokenizer, labels, model.config.max_tokens))
             learn_tokens = tokenise(tokenizer, learn, labels, model.config.max_tokens)
             held_tokens = tokenise(tokenizer, held, labels, model.config.max_tokens)
@@ -181,18 +185,18 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 claim(folder / "training", config, fingerprint(learn, held), resume)
                 if anew:
                     checkpoint.forget(folder)
-            loop = Loop(
-                model,
-                first_objective(config, labels, learn),
-                config,
-                learn_tokens,
-                held_tokens,
-                lambda truth, predicted: scores(truth, predicted, len(labels)).value(config.optimise.metric),
-                folder / "training" if folder else None,
-                watch,
-                second_objective(config, labels, learn) if config.optimise.strategy == "two-stage" else None,
-            )
-            result = loop.run(resume)
+            objective, training = first_objective(config, labels, learn), folder / "training" if folder else None
+
+            def score(truth: Sequence[int], predicted: Sequence[int]) -> float:
+                return scores(truth, predicted, len(labels)).value(config.optimise.metric)
+
+            if config.compress.method == "none":
+                second = second_objective(config, labels, learn) if config.optimise.strategy == "two-stage" else None
+                loop = Loop(model, objective, config, learn_tokens, held_tokens, score, training, watch, second)
+                result = loop.run(resume)
+            else:
+                static = Static(config, objective, learn_tokens, held_tokens, score, tokenizer, training, watch)
+                model, result = static.run(model, resume)
         self._adopt(model, tokenizer, config)
         self.held_out_ = read(held)
         if folder:
@@ -203,6 +207,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             except (OSError, TrainingError) as error:
                 raise TrainingError(f"{error} {saved.advice()}") from error
             saved.remove()
+            remove_stages(folder / "training")
         return result
 
     def _resume_finished(
@@ -221,6 +226,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             self._adopt(*checkpoint.load(folder))
             self.held_out_ = read(held)
             SavedState(training).remove()
+            remove_stages(training)
         return result
 
     def _adopt(self, model: MultiExitModel, tokenizer: Any, config: Config) -> None:

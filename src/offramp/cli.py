@@ -17,6 +17,7 @@ import typer
 
 from offramp.config import DEFAULT_RECIPE
 from offramp.errors import OfframpError, UserError
+from offramp.study_cli import app as study_app
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -36,6 +37,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.add_typer(study_app)
 
 TextColumns = Annotated[
     list[str] | None, typer.Option("--text", help="Column that holds the text; twice for a pair of texts.")
@@ -221,6 +223,60 @@ def predict(
 
 
 @app.command()
+def tune(
+    data: Annotated[str, typer.Argument(metavar="DATA", help="Labelled texts to train on.")],
+    out: Annotated[Path, typer.Option(help="Folder for the search; the same command goes on with it.")],
+    validation: Annotated[str | None, typer.Option(help="Labelled texts that score; held out unless given.")] = None,
+    space: Annotated[
+        str, typer.Option(help="What is searched: auto, lacon-grid, acl-weights or a TOML file.")
+    ] = "auto",
+    trials: Annotated[int | None, typer.Option(help="Trials in all; 20, or the whole grid, unless given.")] = None,
+    seeds: Annotated[int, typer.Option(help="Runs of each trial; the mean of their scores counts.")] = 1,
+    recipe: Annotated[str, typer.Option(help="Named configuration that is tuned.")] = DEFAULT_RECIPE,
+    backbone: Annotated[str | None, typer.Option(help="minilm-l6, a Hugging Face name, or a folder.")] = None,
+    text: TextColumns = None,
+    label: LabelColumn = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of the search and of the first run of each trial.")] = None,
+    settings: Annotated[list[str] | None, typer.Option("--set", help="Change a field: optimise.epochs=3.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Search for the settings that validate best; killed, the same command goes on."""
+    from offramp.config import load_recipe, override
+    from offramp.spaces import space_of
+
+    changed = [*(settings or []), *([f"encoder.backbone={backbone}"] if backbone else [])]
+    changed += [f"data.text={json.dumps(text, ensure_ascii=False)}"] if text else []
+    changed += [f"data.label={label}"] if label else []
+    changed += [f"optimise.seed={seed}"] if seed is not None else []
+    config = override(load_recipe(recipe), changed)
+    searched = space_of(space, config)
+
+    from offramp.data.sources import read
+    from offramp.progress import ProgressBar
+    from offramp.tuning import Plan, Trial
+    from offramp.tuning import tune as search
+
+    columns: dict[str, Any] = {"text": config.data.text, "label": config.data.label}
+    held = read(validation, **columns) if validation else None
+    plan = Plan(config, searched, read(data, **columns), held, trials, seeds)
+
+    def told(trial: Trial, wanted: int) -> None:
+        score = "broke off" if trial.score is None else f"{trial.score:.4f}"
+        _say(f"trial {trial.number + 1} of {wanted}: {score}  {_settings(trial.settings)}")
+
+    with ProgressBar(_console()) as bar:
+        found = search(plan, out, bar, told)
+    if as_json:
+        _print_json({"out": str(out), **found.to_json()})
+        return
+    typer.echo(f"best of {len(found.trials)} trials: validation {found.metric} {found.best.score:.4f}")
+    for key, value in found.best.settings.items():
+        share = f"  importance {found.importance[key]:.2f}" if key in found.importance else ""
+        typer.echo(f"--set {key}={value}{share}")
+    typer.echo(f"settings {out / 'best.toml'}")
+
+
+@app.command()
 def recipes(
     name: Annotated[str | None, typer.Argument(help="Show this recipe with every field written out.")] = None,
     as_json: Json = False,
@@ -342,6 +398,12 @@ def _train(
         out / "report.html", f"{out.name}: validation texts", classifier, validated, out, classifier.held_out_
     )
     return result, validated
+
+
+def _settings(values: dict[str, Any]) -> str:
+    return "  ".join(
+        f"{key}={value:.4g}" if isinstance(value, float) else f"{key}={value}" for key, value in values.items()
+    )
 
 
 def _load(

@@ -50,6 +50,34 @@ class DataConfig:
 
 
 @dataclass(frozen=True)
+class ProtocolConfig:
+    """TEXT -> TOKENS, for an experiment: which texts are learnt from, and how they are made worse. All off."""
+
+    split: str = "none"
+    "Who is held out: `none`: as `data.validation` says; `scl`, `lacon`, `lacon-few`: as in these papers."
+    classes: int = 0
+    "Keep the texts of the first this many labels, in training, validation and test. 0: all labels."
+    imbalance: float = 0.0
+    "rho: training texts of the largest label per text of the smallest. 0: as the data are."
+    minority: int = 32
+    "Training texts of the smallest label where `imbalance` is set."
+    label_noise: float = 0.0
+    "Share of the training labels that are replaced by another label."
+    word_dropout: float = 0.0
+    "Probability of a word of a training text to be left out."
+    word_swap: float = 0.0
+    "Swaps of two words of a training text, as a share of its words."
+    back_translation: str = ""
+    "Two Marian models, `there,back`, names or folders, that translate training texts there and back. Empty: none."
+    temperature: float = 0.7
+    "Temperature at which back-translation samples: higher is noisier. 0: the likeliest word each time."
+    copies: int = 0
+    "Noisy copies of each training text beside the text itself (SCL: 3). 0: the texts themselves become noisy."
+    seed: int = -1
+    "Seed of who is drawn, who is held out and of the noise. -1: `optimise.seed`."
+
+
+@dataclass(frozen=True)
 class EncoderConfig:
     """TOKENS -> LAYER STATES."""
 
@@ -148,7 +176,7 @@ class OptimiseConfig:
     patience: int = 0
     "Stop after this many epochs without a better validation score. 0: never."
     metric: str = "accuracy"
-    "Validation score that chooses the best epoch: `accuracy`, `macro_f1` or `mcc`."
+    "Validation score that chooses the best epoch: `accuracy`, `f1` (of the second of two labels), `macro_f1` or `mcc`."
     tolerance: float = 0.0
     "Standard errors of the validation score by which a later epoch may be worse and is kept: its rate has fallen."
     checkpoint_steps: int = 0
@@ -194,6 +222,36 @@ class Stage2Config:
 
 
 @dataclass(frozen=True)
+class CompressConfig:
+    """A smaller model for every text: fewer layers or fewer attention heads (strategy `single`)."""
+
+    method: str = "none"
+    "`none`, `truncate`, `layerdrop`, `heads`, `distil`, `tiny` or `theseus`."
+    layers: int = 0
+    "Layers that stay, with all methods but `heads`. 0: half of them."
+    heads: float = 0.5
+    "`heads`: share of the attention heads that stay; each layer keeps one."
+    drop: float = 0.5
+    "`layerdrop`: how likely a layer is left out in training. `theseus`: how likely one is replaced at the start."
+    teacher: str = ""
+    "Model folder of the full model that `heads`, `distil`, `tiny` and `theseus` begin with. Empty: train it first."
+    epochs: int = 3
+    "Passes of the stage between: after the pruning of `heads`, over `tiny`'s layers, while `theseus` replaces."
+    temperature: float = 2.0
+    "`distil`, `tiny`: temperature of the teacher's soft targets."
+    soft: float = 0.5
+    "`distil`: share of the soft targets beside the labels."
+    cosine: float = 1.0
+    "`distil`: weight of the cosine distance to the teacher's last states."
+    embedding: float = 1.0
+    "`tiny`: weight of the distance to the teacher's embeddings."
+    attention: float = 1.0
+    "`tiny`: weight of the distance to the teacher's attention scores."
+    hidden: float = 1.0
+    "`tiny`: weight of the distance to the teacher's states."
+
+
+@dataclass(frozen=True)
 class PolicyConfig:
     """LOGITS SO FAR -> LEAVE OR STAY."""
 
@@ -219,17 +277,20 @@ class Config:
     about: str = ""
     "One sentence on the recipe."
     data: DataConfig = field(default_factory=DataConfig)
+    protocol: ProtocolConfig = field(default_factory=ProtocolConfig)
     encoder: EncoderConfig = field(default_factory=EncoderConfig)
     exits: ExitsConfig = field(default_factory=ExitsConfig)
     objective: ObjectiveConfig = field(default_factory=ObjectiveConfig)
     alignment: AlignmentConfig = field(default_factory=AlignmentConfig)
     optimise: OptimiseConfig = field(default_factory=OptimiseConfig)
     stage2: Stage2Config = field(default_factory=Stage2Config)
+    compress: CompressConfig = field(default_factory=CompressConfig)
     policy: PolicyConfig = field(default_factory=PolicyConfig)
 
 
 CHOICES: dict[str, tuple[str, ...]] = {
     "data.sampler": ("length", "balanced"),
+    "protocol.split": ("none", "scl", "lacon", "lacon-few"),
     "encoder.attention": ("sdpa", "eager"),
     "data.views": ("dropout", "feature-cutoff", "token-cutoff", "shuffle"),
     "exits.kind": ("linear", "mha", "match", "fusion", "leam", "lsan"),
@@ -247,7 +308,8 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "stage2.denominator": ("others", "all"),
     "stage2.reduction": ("sum", "mean"),
     "stage2.scope": ("none", "exact"),
-    "optimise.metric": ("accuracy", "macro_f1", "mcc"),
+    "compress.method": ("none", "truncate", "layerdrop", "heads", "distil", "tiny", "theseus"),
+    "optimise.metric": ("accuracy", "f1", "macro_f1", "mcc"),
     "optimise.precision": ("no", "bf16"),
     "policy.name": (
         "never",
@@ -273,6 +335,15 @@ RANGES: dict[str, tuple[float, float]] = {
     "data.validation": (0.0, 0.9),
     "data.per_class": (1, 1e6),
     "data.cutoff": (0.0, 0.9),
+    "protocol.classes": (0, 1e6),
+    "protocol.imbalance": (0.0, 1e6),
+    "protocol.minority": (1, 1e9),
+    "protocol.label_noise": (0.0, 1.0),
+    "protocol.word_dropout": (0.0, 1.0),
+    "protocol.word_swap": (0.0, 10.0),
+    "protocol.temperature": (0.0, 10.0),
+    "protocol.copies": (0, 100),
+    "protocol.seed": (-1, 2**32 - 1),
     "exits.size": (1, 1e5),
     "exits.heads": (1, 1e3),
     "exits.temperature": (1e-4, 1e4),
@@ -306,6 +377,16 @@ RANGES: dict[str, tuple[float, float]] = {
     "stage2.batch_size": (1, 1e6),
     "stage2.lr": (0.0, 10.0),
     "stage2.cache_gb": (0.0, 1e6),
+    "compress.layers": (0, 1e3),
+    "compress.heads": (0.0, 1.0),
+    "compress.drop": (0.0, 1.0),
+    "compress.epochs": (1, 1e6),
+    "compress.temperature": (1e-4, 1e4),
+    "compress.soft": (0.0, 1.0),
+    "compress.cosine": (0.0, 1e6),
+    "compress.embedding": (0.0, 1e6),
+    "compress.attention": (0.0, 1e6),
+    "compress.hidden": (0.0, 1e6),
     "policy.threshold": (-1e6, 1e6),  # each policy checks its own range
     "policy.depth": (0, 1e3),
     "policy.patience": (1, 1e3),

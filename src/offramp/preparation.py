@@ -11,12 +11,16 @@ from typing import Any
 import numpy as np
 import torch
 
-from offramp.config import Config
+from offramp.config import Config, ProtocolConfig
+from offramp.data.back_translation import back_translated, load_pair
 from offramp.data.labels import Labels
+from offramp.data.noise import drop_words, noisy, swap_words
+from offramp.data.protocols import imbalanced, mislabelled
 from offramp.data.sampling import class_capped, stratified_sample, stratified_split
 from offramp.data.sources import Table, read
+from offramp.data.splits import LACON_SHARE, as_many_again, scl_split
 from offramp.data.tokens import Tokens, limit
-from offramp.errors import DataError
+from offramp.errors import ConfigError, DataError
 from offramp.exits.model import MultiExitModel
 from offramp.objectives import objective
 from offramp.objectives.base import Term
@@ -48,21 +52,108 @@ def as_table(texts: Any, labels: Sequence[Label], name: str) -> Table:
 
 
 def divide(train: Table, validation: Table | None, config: Config) -> tuple[Labels, list[Example], list[Example]]:
-    """The labels, the texts to learn from, and the texts to validate on."""
-    draw = torch.Generator().manual_seed(config.optimise.seed)
-    labels = Labels.of(train.labels, train.name)
-    learn, numbers = train.examples, encode(labels, train)
+    """The labels, the texts to learn from, and the texts to validate on.
+
+    The order is: labels in play, `data.class_cap`, `data.cap`, imbalance, who is held out, and last the noise, which
+    so finds the same texts at every level of it and never touches those that validate.
+    """
+    protocol = config.protocol
+    _check_split(validation, config)
+    seed = config.optimise.seed if protocol.seed < 0 else protocol.seed
+    draw = torch.Generator().manual_seed(seed)
+    labels, numbers = _in_play(train, train, config)
+    everyone = [row for row, number in enumerate(numbers) if number < len(labels)]
+
+    def of(rows: list[int]) -> list[int]:
+        return [numbers[row] for row in rows]
+
+    rows = everyone
     if config.data.class_cap:
-        rows = class_capped(numbers, config.data.class_cap, draw)
-        learn, numbers = [learn[row] for row in rows], [numbers[row] for row in rows]
-    if 0 < config.data.cap < len(learn):
-        rows = stratified_sample(numbers, config.data.cap, draw)
-        learn, numbers = [learn[row] for row in rows], [numbers[row] for row in rows]
+        rows = [rows[place] for place in class_capped(of(rows), config.data.class_cap, draw)]
+    if 0 < config.data.cap < len(rows):
+        rows = [rows[place] for place in stratified_sample(of(rows), config.data.cap, draw)]
+    if protocol.imbalance:
+        rows = [rows[place] for place in imbalanced(of(rows), protocol.imbalance, protocol.minority, draw)]
     if validation is not None:
-        encode(labels, validation)
-        return labels, learn, validation.examples
-    kept, held = stratified_split(numbers, config.data.validation, draw)
-    return labels, [learn[row] for row in kept], [learn[row] for row in held]
+        held = _validated(validation, train, config)
+    elif protocol.split == "lacon-few":
+        places = {row: place for place, row in enumerate(everyone)}
+        again = as_many_again(of(everyone), [places[row] for row in rows], draw)
+        held = [train.examples[everyone[place]] for place in again]
+    else:
+        share = LACON_SHARE if protocol.split == "lacon" else config.data.validation
+        kept, apart = stratified_split(of(rows), share, draw)
+        held = [train.examples[rows[place]] for place in apart]
+        rows = [rows[place] for place in kept]
+    return labels, _made_worse([train.examples[row] for row in rows], labels, protocol, draw), held
+
+
+def scored(test: Table, train: Table, config: Config) -> Table:
+    """The texts of `test` that a protocol scores: those of the labels in play, and of SCL's split its test half.
+
+    For SCL's split, `test` is the whole validation set, the same that `divide` is given.
+    """
+    labels, numbers = _in_play(test, train, config)
+    rows = [row for row, number in enumerate(numbers) if number < len(labels)]
+    if config.protocol.split == "scl":
+        rows = [rows[place] for place in scl_split([numbers[row] for row in rows])[1]]
+    return test.keep(rows) if len(rows) < len(numbers) else test
+
+
+def _validated(validation: Table, train: Table, config: Config) -> list[Example]:
+    labels, numbers = _in_play(validation, train, config)
+    rows = [row for row, number in enumerate(numbers) if number < len(labels)]
+    if config.protocol.split == "scl":
+        rows = [rows[place] for place in scl_split([numbers[row] for row in rows])[0]]
+    return [validation.examples[row] for row in rows]
+
+
+def _in_play(data: Table, train: Table, config: Config) -> tuple[Labels, list[int]]:
+    """The labels in play, the first of the training texts' labels, and each text's class number, in play or not."""
+    known, count = Labels.of(train.labels, train.name, train.order), config.protocol.classes
+    if count and not 2 <= count <= len(known):
+        raise ConfigError(
+            f"`protocol.classes` should be between 2 and {len(known)}, the number of labels, or 0. Found {count}."
+        )
+    labels = Labels(known.names[:count]) if count else known
+    if config.optimise.metric == "f1" and len(labels) != 2:
+        raise ConfigError(f"`optimise.metric` should be f1 for two labels only. Found {len(labels)}: use macro_f1.")
+    return labels, encode(known, data)
+
+
+def _check_split(validation: Table | None, config: Config) -> None:
+    """Refuse texts to validate on where the protocol takes them from the training texts, and their lack."""
+    split = config.protocol.split
+    if split == "scl" and validation is None:
+        raise DataError("`protocol.split` scl should come with validation texts, which it divides. Found none.")
+    if split.startswith("lacon") and validation is not None:
+        raise DataError(
+            f"`protocol.split` {split} should come without validation texts: it holds out training texts. "
+            f"Found {validation.name}, on which it would score."
+        )
+
+
+def _made_worse(
+    examples: list[Example], labels: Labels, protocol: ProtocolConfig, draw: torch.Generator
+) -> list[Example]:
+    """Training texts with the protocol's noise, in place of the texts or, as copies, beside them."""
+    if protocol.label_noise:
+        numbers = labels.encode(example.label for example in examples if example.label is not None)
+        wrong = mislabelled(numbers, protocol.label_noise, len(labels), draw)
+        examples = [replace(e, label=labels.names[number]) for e, number in zip(examples, wrong, strict=True)]
+    if not (protocol.word_dropout or protocol.word_swap or protocol.back_translation):
+        return examples
+    worse = examples * max(protocol.copies, 1)
+    if protocol.back_translation:
+        there, back = load_pair(protocol.back_translation)
+        texts = [text for e in worse for text in (e.text, e.pair) if text is not None]
+        told = iter(back_translated(texts, there, back, protocol.temperature, draw))
+        worse = noisy(worse, lambda _: next(told))
+    if protocol.word_dropout:
+        worse = noisy(worse, lambda text: drop_words(text, protocol.word_dropout, draw))
+    if protocol.word_swap:
+        worse = noisy(worse, lambda text: swap_words(text, protocol.word_swap, draw))
+    return [*examples, *worse] if protocol.copies else worse
 
 
 def encode(labels: Labels, data: Table) -> list[int]:

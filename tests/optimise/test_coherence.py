@@ -70,6 +70,27 @@ def test_every_objective_that_gives_one_term_is_known_to() -> None:
         ),
         ({"objective__name": "icl", "objective__label_smoothing": 0.1}, r"`objective\.label_smoothing` should be 0\.0"),
         (
+            {"compress__method": "tiny", "optimise__strategy": "two-stage"},
+            r"`optimise\.strategy` should be single with `compress\.method` tiny, .* Found `two-stage`\.",
+        ),
+        (
+            {"compress__method": "truncate", "compress__teacher": "folder"},
+            r"`compress\.teacher` should be empty where .* Found `folder` with the method `truncate`\.",
+        ),
+        ({"compress__teacher": "folder"}, r"Found `folder` with the method `none`\."),
+        (
+            {"compress__method": "distil", "alignment__scope": "exact"},
+            r"`alignment\.scope` should be none with `compress\.method` distil\. Found exact\.",
+        ),
+        (
+            {"compress__method": "tiny", "optimise__contrast_batch": 64},
+            r"`optimise\.contrast_batch` should be 0 with `compress\.method` tiny\. Found 64\.",
+        ),
+        (
+            {"compress__method": "distil", "objective__name": "infonce"},
+            r"The objective should see each text once with `compress\.method` distil\. Found infonce\.",
+        ),
+        (
             {"data__sampler": "balanced", "data__per_class": 5, "optimise__batch_size": 4},
             r"`optimise\.batch_size` should be at least twice `per_class`",
         ),
@@ -98,6 +119,9 @@ def test_settings_that_cannot_go_together_are_refused(
         {"objective__name": "scl", "objective__class_weights": "balanced", "objective__label_smoothing": 0.1},
         {"objective__name": "ce", "exits__kind": "lsan"},
         {"objective__name": "distill", "optimise__strategy": "joint"},
+        {"compress__method": "layerdrop", "alignment__scope": "exact", "optimise__contrast_batch": 64},
+        {"compress__method": "heads", "compress__teacher": "folder", "alignment__scope": "exit"},
+        {"compress__method": "distil", "objective__name": "scl"},
         {"data__sampler": "balanced", "data__per_class": 5, "optimise__batch_size": 4, "optimise__contrast_batch": 10},
     ],
 )

@@ -41,6 +41,22 @@ def test_a_class_that_is_only_predicted_counts_in_macro_f1():
     assert scores([0, 0], [0, 3], classes=50).macro_f1 == pytest.approx((2 / 3 + 0) / 2)
 
 
+def test_f1_is_that_of_the_second_of_two_classes():
+    # 2 right, 1 missed, 2 too many
+    found = scores([1, 1, 1, 0, 0, 0, 0], [1, 1, 0, 1, 1, 0, 0], classes=2)
+    assert found.f1 == found.value("f1") == pytest.approx(2 * 2 / (2 * 2 + 1 + 2))
+    swapped = scores([0, 0, 0, 1, 1, 1, 1], [0, 0, 1, 0, 0, 1, 1], classes=2)
+    assert swapped.f1 == pytest.approx(2 * 2 / (2 * 2 + 2 + 1))
+    assert (found.f1 + scores([0] * 7, [0] * 7, classes=2).f1) == found.f1  # nobody positive: 0
+
+
+def test_f1_of_more_than_two_classes_is_refused_and_macro_f1_offered():
+    found = scores([0, 1], [0, 1], classes=3)
+    assert found.f1 is None
+    with pytest.raises(DataError, match=r"two labels.*macro_f1"):
+        found.value("f1")
+
+
 @pytest.mark.parametrize(("truth", "predicted"), [([0, 0], [0, 0]), ([1, 1], [0, 1]), ([0, 1], [1, 1]), ([1], [0])])
 def test_matthews_is_zero_where_it_is_undefined(truth, predicted):
     assert scores(truth, predicted, classes=2).mcc == 0.0
@@ -91,12 +107,12 @@ def test_an_evaluation_counts_every_depth_and_orders_the_exits():
 
 def test_an_evaluation_survives_json():
     found = small_evaluation().to_json()
-    keys = "n accuracy macro_f1 mcc mean_depth depths by_exit confusion labels policy"
+    keys = "n accuracy macro_f1 mcc mean_depth depths by_exit confusion labels policy f1"
     assert list(found) == keys.split()
     assert json.loads(json.dumps(found, allow_nan=False)) == found
     assert found["depths"] == {"1": 2, "2": 0, "3": 2, "4": 0}
     assert found["labels"] == ["no", 7]
-    assert set(found["by_exit"][0]) == {"depth", "accuracy", "macro_f1", "mcc", "trained"}
+    assert set(found["by_exit"][0]) == {"depth", "accuracy", "macro_f1", "mcc", "trained", "f1"}
 
 
 @pytest.mark.parametrize("depths", [[1, 2, 3], [0, 1, 1, 1], [1, 1, 1, 5]])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cached_property
@@ -25,8 +25,8 @@ class Labels:
     names: tuple[Label, ...]
 
     @classmethod
-    def of(cls, labels: Iterable[Label], source: str = "") -> Labels:
-        """The different labels, sorted: ints as numbers, strings as words, a mixture as words.
+    def of(cls, labels: Iterable[Label], source: str = "", order: Sequence[Label] = ()) -> Labels:
+        """The different labels, sorted: ints as numbers, strings as words, a mixture as words; or by their `order`.
 
         `source` lets an error name where they come from.
         """
@@ -40,6 +40,8 @@ class Labels:
                 f"There should be at least two different labels to choose between. Found {found}{place}. "
                 "Check that the label column is the right one and that the file was not cut or sorted by label."
             )
+        if order and spelled.keys() <= {str(name) for name in order}:
+            return cls(tuple(spelled[str(name)] for name in order if str(name) in spelled))
         if all(isinstance(name, int) for name in names):
             return cls(tuple(sorted(names, key=int)))
         return cls(tuple(sorted(names, key=str)))

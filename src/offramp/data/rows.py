@@ -59,6 +59,7 @@ class Rows:
     unit: str
     columns: tuple[str, ...] | None  # None: a row holds its one or two texts and then its label, whatever is picked
     pick: Callable[[tuple[str, ...]], Iterator[Row]]
+    order: tuple[str, ...] = ()  # the labels by class number, where the source has an order of its own
 
 
 def rows_of(source: Source) -> Rows:

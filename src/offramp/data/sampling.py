@@ -89,6 +89,11 @@ def class_capped(labels: Sequence[Label] | Integers, most: int, generator: torch
     return _draw(groups, np.array([min(most, len(rows)) for rows in groups], dtype=np.int64), generator)
 
 
+def take_of_each(labels: Sequence[Label] | Integers, sizes: Integers, generator: torch.Generator) -> list[int]:
+    """Rows, sorted, with `sizes` texts of the labels that occur, in the labels' order; (C,)."""
+    return _draw(_rows_by_class(labels), sizes, generator)
+
+
 def stratified_split(
     labels: Sequence[Label] | Integers, fraction: float, generator: torch.Generator
 ) -> tuple[list[int], list[int]]:

@@ -1,16 +1,17 @@
-"""TEXT -> TOKENS, sources: labelled texts from files, data set names, frames and lists."""
+"""TEXT -> TOKENS, sources: labelled texts from files, data set names, tasks, frames and lists."""
 
 from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO
 
 from offramp.data.files import file_lines, handle_name, lines_of, listed, name_of, not_found, path_of, shown
 from offramp.data.labels import as_label
 from offramp.data.rows import Row, Rows, Source, line_rows, reader_of, rows_of
+from offramp.data.task_rows import is_task, task_rows
 from offramp.errors import DataError
 from offramp.types import Example, Label
 
@@ -23,10 +24,16 @@ class Table:
     name: str
     unit: str = "row"  # what `numbers` count: lines of a text file, rows of anything else
     numbers: Sequence[int] = ()  # of each example; empty: 1, 2, 3, ...
+    order: tuple[Label, ...] = ()  # the labels by class number; empty: as `Labels.of` sorts them
 
     def where(self, row: int) -> str:
         """Where example `row`, counted from 0, stands: `train.csv, line 17`."""
         return f"{self.name}, {self.unit} {self.numbers[row] if self.numbers else row + 1}"
+
+    def keep(self, rows: Sequence[int]) -> Table:
+        """The examples of these rows, counted from 0, which still know where they stand."""
+        numbers = [self.numbers[row] if self.numbers else row + 1 for row in rows]
+        return replace(self, examples=[self.examples[row] for row in rows], numbers=numbers)
 
     @property
     def labels(self) -> list[Label]:
@@ -39,16 +46,17 @@ def read(
 ) -> Table:
     """Every example of a source.
 
+    `task:rte/validation` is a split of a named task, and `task:rte` its training texts (`data.tasks`).
     `text` names one text column, or the two of a pair; empty: `text`, `sentence`, or `sentence1` and `sentence2`.
     Items of a list are (text, label), ((text, text), label), a text, an `Example`, or a mapping with columns.
     Without `labels_required` the label column may be absent and a label empty: the example's label is then None.
     """
-    rows = rows_of(source)
+    rows = _rows(source)
     numbers, examples = array("q"), []
     for number, example in _examples(rows, text, label, labels_required):
         numbers.append(number)
         examples.append(example)
-    return Table(examples, rows.name, rows.unit, numbers)
+    return Table(examples, rows.name, rows.unit, numbers, rows.order)
 
 
 def stream(source: str | Path | IO[str] | IO[bytes], *, text: Sequence[str] = ()) -> Iterator[Example]:
@@ -59,13 +67,17 @@ def stream(source: str | Path | IO[str] | IO[bytes], *, text: Sequence[str] = ()
     """
     if not isinstance(source, (str, Path)):
         rows = line_rows(lines_of(source, handle_name(source)), handle_name(source))
-    elif reader_of(source) is None and not path_of(source).is_dir():
+    elif reader_of(source) is None and not is_task(source) and not path_of(source).is_dir():
         if not path_of(source).exists():
             raise not_found(path_of(source))
         rows = line_rows(file_lines(source), name_of(source))
     else:
-        rows = rows_of(source)
+        rows = _rows(source)
     return (example for _, example in _examples(rows, text, None, False))
+
+
+def _rows(source: Source) -> Rows:
+    return task_rows(source) if isinstance(source, str | Path) and is_task(source) else rows_of(source)
 
 
 def _examples(

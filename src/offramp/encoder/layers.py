@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedModel
 
 from offramp.encoder.families import FAMILIES, Family
 from offramp.errors import ModelError
 from offramp.types import Batch, States
+
+Instead = Callable[[int, States, bool], Tensor | None]
+"""What may take the place of a layer: its depth, the states below it and whether the model is being trained, to the
+hidden states above it, (B, T, H), or to None for the layer itself."""
 
 
 def family_of(config: PreTrainedConfig) -> Family:
@@ -33,6 +38,7 @@ class Encoder(nn.Module):
         self.backbone: Any = backbone
         self.depth = len(self.family.layers(backbone))
         self.hidden_size = int(backbone.config.hidden_size)
+        self.instead: Instead | None = None
 
     def embed(self, batch: Batch) -> States:
         """The states below the first layer."""
@@ -43,5 +49,7 @@ class Encoder(nn.Module):
         """The states after the layer at `depth`; 1 is the first layer."""
         # In a one-tuple, because None is also Hugging Face's word for "nothing is masked".
         made = states.attention or (self.family.attention(self.backbone, states.hidden, states.mask),)
-        hidden = self.family.layer(self.backbone, depth - 1, states.hidden, states.mask, made[0])
+        hidden = self.instead(depth, states, self.training) if self.instead else None
+        if hidden is None:
+            hidden = self.family.layer(self.backbone, depth - 1, states.hidden, states.mask, made[0])
         return States(hidden, self.family.output(self.backbone, hidden), states.mask, made)

@@ -23,6 +23,7 @@ from transformers.modeling_outputs import SequenceClassifierOutput
 from offramp.encoder.layers import Encoder
 from offramp.errors import ConfigError, unknown_name
 from offramp.exits.base import Exit
+from offramp.exits.heads import narrow
 from offramp.exits.kinds import EXITS
 from offramp.exits.linear import LinearExit
 from offramp.types import Batch, ExitOutput, Label, States
@@ -44,6 +45,7 @@ class MultiExitConfig(PreTrainedConfig):
         exit_temperature: float = 0.1,
         exit_window: int = 5,
         exit_dropout: float = 0.1,
+        layer_heads: Sequence[int] = (),
         trained_exits: Sequence[int] = (),
         max_tokens: int = 256,
         **kwargs: Any,
@@ -56,6 +58,7 @@ class MultiExitConfig(PreTrainedConfig):
         self.exit_temperature = exit_temperature
         self.exit_window = exit_window
         self.exit_dropout = exit_dropout
+        self.layer_heads = list(layer_heads)  # of each layer, where some were removed; empty: all are there
         self.trained_exits = list(trained_exits)
         self.max_tokens = max_tokens
         kwargs.setdefault("architectures", ["MultiExitModel"])
@@ -91,6 +94,7 @@ class MultiExitModel(PreTrainedModel):
             # DeBERTa-v2 has its own attention and takes no other implementation.
             how = {} if inner.model_type == "deberta-v2" else {"attn_implementation": config._attn_implementation}
             backbone = AutoModel.from_config(inner, **how)
+            narrow(backbone, config.layer_heads)
         if getattr(backbone, "pooler", None) is not None:
             backbone.pooler = None  # each exit has its own
         self.encoder = Encoder(backbone)

@@ -53,6 +53,7 @@ def check(config: Config) -> None:
                 f"`objective.{field}` should be {default} with the objective {name}, which has no cross entropy. "
                 f"Found {value}."
             )
+    _check_compress(config)
     aggregator(config.alignment.aggregator)  # says which extra is missing
     views = OBJECTIVES[name].views
     if views > 1 and len(config.data.views) != views:
@@ -70,3 +71,28 @@ def check(config: Config) -> None:
         if settings.contrast_batch:
             size, field = settings.contrast_batch, "optimise.contrast_batch"
         check_balanced(config.data.per_class, size, field)
+
+
+def _check_compress(config: Config) -> None:
+    """Refuse what a method that makes a smaller model cannot do."""
+    method, name = config.compress.method, config.objective.name
+    if config.compress.teacher and method in ("none", "truncate", "layerdrop"):
+        raise ConfigError(
+            "`compress.teacher` should be empty where `compress.method` is none, truncate or layerdrop, which begin "
+            f"with the backbone. Found `{config.compress.teacher}` with the method `{method}`."
+        )
+    if method != "none" and config.optimise.strategy != "single":
+        raise ConfigError(
+            f"`optimise.strategy` should be single with `compress.method` {method}, whose model has one exit. "
+            f"Found `{config.optimise.strategy}`."
+        )
+    if method in ("distil", "tiny"):
+        # The student's loss is not taken at the exit alone.
+        for field, found, wanted in (
+            ("alignment.scope", config.alignment.scope, "none"),
+            ("optimise.contrast_batch", config.optimise.contrast_batch, 0),
+        ):
+            if found != wanted:
+                raise ConfigError(f"`{field}` should be {wanted} with `compress.method` {method}. Found {found}.")
+        if OBJECTIVES[name].views > 1:
+            raise ConfigError(f"The objective should see each text once with `compress.method` {method}. Found {name}.")

@@ -103,6 +103,8 @@ SCOPES: dict[str, Callable[[Scene, Batch], Measured]] = {"none": plain, "exact":
 def _forward(scene: Scene, batch: Batch) -> Loss:
     batch = seen(scene, batch)
     with scene.autocast():
+        if scene.phase.loss is not None:
+            return scene.phase.loss(scene.model, batch)
         change = scene.views.erase if scene.views else None
         return loss_of(scene, scene.model.outputs(batch, scene.phase.exits, change), batch.labels)
 

@@ -71,8 +71,10 @@ class Loop:
         folder: Path | None = None,
         watch: Watch | None = None,
         second: Objective | None = None,
+        phases: Sequence[Phase] = (),  # empty: those of the strategy
     ) -> None:
         self.model, self.objective, self.second, self.config = model, objective, second, config
+        self.phases = phases
         self.train, self.validation, self.score = train, validation, score
         tracker = {"log_with": "tensorboard", "project_dir": str(folder)} if folder else {}
         _forget_precision(config.optimise.precision)
@@ -93,7 +95,7 @@ class Loop:
         torch.manual_seed(self.config.optimise.seed)
         self.shuffler.manual_seed(self.config.optimise.seed + 1)
         self.model.to(self.accelerator.device)
-        phases = plan(self.config.optimise.strategy, self.model, self.config.optimise)
+        phases = self.phases or plan(self.config.optimise.strategy, self.model, self.config.optimise)
         restored = self.saved.read() if resume and self.saved else None
         if restored:
             self.place = Place.of(restored.facts["place"])
@@ -228,6 +230,8 @@ class Loop:
             done = place.update - place.begun
             # The last update of an epoch may have fewer batches than the others.
             here = replace(scene, phase=phase.turn(place.epoch, done), share=1.0 / len(group))
+            if phase.before is not None:
+                phase.before(done / updates)
             measured = [self._gradients(here, rows, settings) for rows in group]
             share = rate(done, updates, settings.warmup)
             record = self._record(phase, measured, share, per_epoch)
@@ -305,7 +309,7 @@ class Loop:
         kept = []
         for name, keeper in place.keepers.items():
             score = mean if name == "all" else found[name]
-            noise = self._noise(max(score, keeper.top))
+            noise = math.inf if phase.newest else self._noise(max(score, keeper.top))
             kept.append(keeper.keeps(score, epoch, noise, found if name == "all" else {name: score}))
             if kept[-1]:
                 prefix = "" if name == "all" else f"exits.{int(name) - 1}."

@@ -13,6 +13,7 @@ from torch import nn
 from offramp.config import OptimiseConfig
 from offramp.errors import unknown_name
 from offramp.exits.model import MultiExitModel
+from offramp.types import Batch, Loss
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,9 @@ class Phase:
     turns: tuple[tuple[int, ...], ...] = ()  # exits that take turns; empty: `exits`, always
     unit: str = "epoch"  # of a turn: epoch or step
     frozen: bool = False  # the backbone and the last exit stand still, and the exits below learn apart from each other
+    loss: Callable[[MultiExitModel, Batch], Loss] | None = None  # of a batch, in place of the objective at the exits
+    before: Callable[[float], None] | None = None  # told before each update which share of the updates is done
+    newest: bool = False  # the last epoch's weights are kept, whatever its score
 
     def turn(self, epoch: int, step: int) -> Phase:
         """The phase with the exits that are in play at this epoch and update, both counted from 0."""

@@ -8,7 +8,9 @@ from __future__ import annotations
 import io
 import re
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from offramp.errors import MissingExtra
@@ -58,17 +60,51 @@ def need_matplotlib() -> None:
         raise MissingExtra("matplotlib", "plots") from None
 
 
+@dataclass(frozen=True)
+class Picture:
+    """A figure that can be drawn, as SVG for a page or as PNG for a slide. Sizes in inches. Needs matplotlib."""
+
+    name: str  # salts the ids inside an SVG, so that several can stand in one page
+    height: float
+    draw: Callable[[Figure], None]
+    width: float = WIDTH
+
+    def svg(self) -> str:
+        """One `<svg>` element: the same bytes for the same data."""
+        return svg(self.name, self.height, self.draw, self.width)
+
+    def png(self, dots: int = 200) -> bytes:
+        """A PNG file with so many dots per inch, on a transparent ground."""
+        out = io.BytesIO()
+        with _sheet(self.name, self.height, self.width) as figure:
+            self.draw(figure)
+            figure.savefig(out, format="png", dpi=dots, metadata={"Software": None})
+        return out.getvalue()
+
+
 def svg(name: str, height: float, draw: Callable[[Figure], None], width: float = WIDTH) -> str:
     """What `draw` draws, as one `<svg>` element: the same bytes for the same data.
 
     `name` salts the ids inside, so that several figures can stand in one page. Sizes in inches. Needs matplotlib.
     """
+    out = io.StringIO()
+    with _sheet(name, height, width) as figure:
+        draw(figure)
+        figure.savefig(out, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
+    element = out.getvalue()
+    element = element[element.index("<svg") :].strip()
+    element = re.sub(r'<g id="[^"]*"', "<g", element)  # nobody refers to these, and every figure has the same
+    return element.replace("'DejaVu Sans'", "system-ui")
+
+
+@contextmanager
+def _sheet(name: str, height: float, width: float) -> Iterator[Figure]:
+    """An empty figure; while it is open, matplotlib has our settings."""
     need_matplotlib()
     import matplotlib
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
 
-    out = io.StringIO()
     with matplotlib.rc_context(), warnings.catch_warnings():
         # The reader's machine has the fonts for the labels; matplotlib's own font need not.
         warnings.filterwarnings("ignore", message="Glyph .* missing from font", category=UserWarning)
@@ -77,12 +113,7 @@ def svg(name: str, height: float, draw: Callable[[Figure], None], width: float =
         matplotlib.rcParams.update(settings)
         figure = Figure(figsize=(width, height), layout="constrained")
         FigureCanvasSVG(figure)
-        draw(figure)
-        figure.savefig(out, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
-    element = out.getvalue()
-    element = element[element.index("<svg") :].strip()
-    element = re.sub(r'<g id="[^"]*"', "<g", element)  # nobody refers to these, and every figure has the same
-    return element.replace("'DejaVu Sans'", "system-ui")
+        yield figure
 
 
 def plain(value: object, most: int = 0) -> str:

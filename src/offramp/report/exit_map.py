@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from offramp.errors import DataError
-from offramp.report.canvas import INK, WIDTH, plain, svg
+from offramp.report.canvas import INK, WIDTH, Picture, plain
 from offramp.report.name_places import PlacedName, place
 
 if TYPE_CHECKING:
@@ -102,29 +102,39 @@ def lay_out(
 
 
 def draw_map(found: ExitMap) -> str:
+    """The map as SVG."""
+    return map_picture(found).svg()
+
+
+def map_picture(found: ExitMap) -> Picture:
+    """The map as a picture of its own."""
+
+    def draw(figure: Figure) -> None:
+        figure.set_layout_engine("none")
+        draw_on(figure.add_axes((0.0, 0.0, 1.0, 1.0)), found)
+
+    inches = found.side / 72
+    return Picture(f"map-{found.depth}", inches, draw, inches)
+
+
+def draw_on(axes: Any, found: ExitMap) -> None:
     """Texts as points in the colour of their label, label embeddings as stars with their names."""
     texts, anchors = found.on_sheet()
     names, colours = found.placed(), _colours(len(found.names))
     size = 3.2 if len(texts) > 200 else 4.5
-
-    def draw(figure: Figure) -> None:
-        figure.set_layout_engine("none")
-        axes: Any = figure.add_axes((0.0, 0.0, 1.0, 1.0), xlim=(0, found.side), ylim=(0, found.side))
-        axes.axis("off")
-        for k, colour in enumerate(colours):
-            mine = texts[np.asarray(found.labels) == k]  # (M_k, 2)
-            axes.plot(mine[:, 0], mine[:, 1], "o", color=colour, markersize=size, markeredgewidth=0.0, alpha=0.55)
-        for k, name in names.items():
-            if name.far:
-                (x, y), edge = anchors[k], name.edge(*anchors[k])
-                axes.plot([x, edge[0]], [y, edge[1]], color=INK, linewidth=0.6)
-        for k, (x, y) in enumerate(anchors):
-            axes.plot([x], [y], "*", color=colours[k], markersize=12, markeredgecolor=INK, markeredgewidth=0.8)
-        for name in names.values():
-            axes.text(name.x, name.y, name.text, fontsize=name.size, ha="center", va="center")
-
-    inches = found.side / 72
-    return svg(f"map-{found.depth}", inches, draw, width=inches)
+    axes.set(xlim=(0, found.side), ylim=(0, found.side))
+    axes.axis("off")
+    for k, colour in enumerate(colours):
+        mine = texts[np.asarray(found.labels) == k]  # (M_k, 2)
+        axes.plot(mine[:, 0], mine[:, 1], "o", color=colour, markersize=size, markeredgewidth=0.0, alpha=0.55)
+    for k, name in names.items():
+        if name.far:
+            (x, y), edge = anchors[k], name.edge(*anchors[k])
+            axes.plot([x, edge[0]], [y, edge[1]], color=INK, linewidth=0.6)
+    for k, (x, y) in enumerate(anchors):
+        axes.plot([x], [y], "*", color=colours[k], markersize=12, markeredgecolor=INK, markeredgewidth=0.8)
+    for name in names.values():
+        axes.text(name.x, name.y, name.text, fontsize=name.size, ha="center", va="center")
 
 
 def chosen_depth(trained: list[int]) -> int:

@@ -16,7 +16,12 @@ if TYPE_CHECKING:
 
 Integers = NDArray[np.int64]
 
-NAMES: dict[str, str] = {"accuracy": "accuracy", "macro_f1": "macro-F1", "mcc": "Matthews correlation"}
+NAMES: dict[str, str] = {
+    "accuracy": "accuracy",
+    "f1": "F1",
+    "macro_f1": "macro-F1",
+    "mcc": "Matthews correlation",
+}
 """The scores, each with the name a reader sees."""
 
 
@@ -28,12 +33,18 @@ class Scores:
     macro_f1: float
     mcc: float
     n: int
+    f1: float | None = None  # of class number 1, where there are two classes
 
     def value(self, name: str) -> float:
-        """One score: `accuracy`, `macro_f1` or `mcc`."""
+        """One score: `accuracy`, `f1`, `macro_f1` or `mcc`."""
         if name not in NAMES:
             raise unknown_name("score", name, NAMES)
-        return float(getattr(self, name))
+        found = getattr(self, name)
+        if found is None:
+            raise DataError(
+                "`f1` should be asked of two labels, the second of which is the positive one. Use `macro_f1`."
+            )
+        return float(found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +56,7 @@ class ExitScore:
     macro_f1: float
     mcc: float
     trained: bool
+    f1: float | None = None  # of class number 1, where there are two classes
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +83,7 @@ class Evaluation:
     confusion: list[list[int]]  # (C, C), rows are the truth
     labels: list[Label]  # (C,)
     policy: dict[str, object]
+    f1: float | None = None  # of the second of two labels
 
     @classmethod
     def of(
@@ -99,7 +112,7 @@ class Evaluation:
         by_exit = []
         for depth in sorted(exit_predictions):
             own = scores(truth, exit_predictions[depth], classes)
-            by_exit.append(ExitScore(depth, own.accuracy, own.macro_f1, own.mcc, trained=depth in trained))
+            by_exit.append(ExitScore(depth, own.accuracy, own.macro_f1, own.mcc, depth in trained, own.f1))
         return cls(
             n=whole.n,
             accuracy=whole.accuracy,
@@ -111,6 +124,7 @@ class Evaluation:
             confusion=confusion(truth, predicted, classes).tolist(),
             labels=list(labels),
             policy=dict(policy),
+            f1=whole.f1,
         )
 
     @property
@@ -134,8 +148,9 @@ class Evaluation:
 
 
 def scores(truth: Sequence[int], predicted: Sequence[int], classes: int) -> Scores:
-    """Accuracy, macro-F1 and Matthews correlation of predicted classes.
+    """Accuracy, macro-F1, Matthews correlation and, of two classes, the F1 of predicted classes.
 
+    F1 is that of class number 1, the positive one, and 0 where that class is neither in `truth` nor in `predicted`.
     Macro-F1 is the plain mean over the classes that occur in `truth` or in `predicted`: a class that is in
     neither has no F1 and does not count. The Matthews correlation is 0 where it is undefined, that is where
     `truth` or `predicted` holds one class only.
@@ -143,7 +158,7 @@ def scores(truth: Sequence[int], predicted: Sequence[int], classes: int) -> Scor
     Needs scikit-learn.
 
     >>> scores([0, 1, 1, 1], [0, 0, 1, 1], classes=3)
-    Scores(accuracy=0.75, macro_f1=0.7333333333333334, mcc=0.5773502691896258, n=4)
+    Scores(accuracy=0.75, macro_f1=0.7333333333333334, mcc=0.5773502691896258, n=4, f1=None)
     """
     from sklearn import metrics
 
@@ -154,6 +169,7 @@ def scores(truth: Sequence[int], predicted: Sequence[int], classes: int) -> Scor
         macro_f1=float(metrics.f1_score(true, answer, average="macro", zero_division=0.0)),
         mcc=0.0 if constant else float(metrics.matthews_corrcoef(true, answer)),
         n=len(true),
+        f1=float(metrics.f1_score(true, answer, zero_division=0.0)) if classes == 2 else None,
     )
 
 

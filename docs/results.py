@@ -1,0 +1,79 @@
+"""What the studies found, rendered from their results: a page with every table and figure, and a summary."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+from offramp.study import load_study, plan, studies
+from offramp.study_document import as_markdown, headline
+from offramp.study_kinds import SCALES
+from offramp.study_pictures import picture
+from offramp.study_views import Shown
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "results"
+SCALE = "cpu"
+HEAD = """# Results
+
+The papers' tables and figures, made again at the scale `cpu`: a small backbone (all-MiniLM-L6-v2, 6 layers) and capped
+data, sized for two cores. What the papers print is of larger backbones and all data and stands beside ours for
+orientation: the question is whether the *differences* show here too. A difference is called one where a paired
+Wilcoxon test with Holm's correction says so; otherwise it is a null result, and is told as one.
+
+This page is rendered from the JSON files in `results/`, one for each run, by `python -m docs render`.
+`offramp study run NAME` makes what is missing of a study; on the same machine and with the same number of threads a
+result that is deleted is made again to the same bits, times apart. `--scale paper` has the papers' own backbones and
+sizes."""
+
+
+@cache
+def measured() -> tuple[Shown, ...]:
+    """The studies that have results."""
+    shown = (Shown.of(load_study(name), SCALE, RESULTS) for name in studies())
+    return tuple(each for each in shown if each.results)
+
+
+@cache
+def document() -> str:
+    """The whole page."""
+    parts = [HEAD]
+    for shown in measured():
+        name = shown.study.name
+        parts.append(f"{as_markdown(shown).rstrip()}\n\n![{name}]({_place(name)})")
+    waiting = [name for name in studies() if name not in {shown.study.name for shown in measured()}]
+    if waiting:
+        parts.append(f"## Not measured yet\n\n{', '.join(f'`{name}`' for name in waiting)}.")
+    return "\n\n".join(parts) + "\n"
+
+
+@cache
+def figures() -> dict[str, str]:
+    """The figures' files below `docs`, with their SVG."""
+    return {_place(shown.study.name): f"{picture(shown).svg()}\n" for shown in measured()}
+
+
+def summary() -> str:
+    """A row per study."""
+    if not measured():
+        return "Not measured yet."
+    rows = [
+        f"| [`{shown.study.name}`](docs/results.md#{shown.study.name}) | {shown.study.about} | {headline(shown)} |"
+        for shown in measured()
+    ]
+    return "\n".join(["| study | asks | found, in points |", "| --- | --- | --- |", *rows])
+
+
+@cache
+def listing() -> str:
+    """Every study, with how many runs it has at each scale."""
+    rows = []
+    for study in map(load_study, studies()):
+        runs = " | ".join(str(len(plan(study, scale))) for scale in SCALES)
+        rows.append(f"| `{study.name}` | {study.paper}, {study.place}: {study.about} | {runs} |")
+    head = f"| study | shows | {' | '.join(f'runs at `{scale}`' for scale in SCALES)} |"
+    return "\n".join([head, f"|{' --- |' * (2 + len(SCALES))}", *rows])
+
+
+def _place(name: str) -> str:
+    return f"images/results/{name}.svg"

@@ -1,0 +1,50 @@
+"""A study as a document: what it asks, its tables, the paper's numbers, how it differs from the paper."""
+
+from __future__ import annotations
+
+from offramp.errors import MissingExtra
+from offramp.report.grid import page
+from offramp.study_pictures import picture
+from offramp.study_tables import tables
+from offramp.study_views import Shown
+
+
+def as_markdown(shown: Shown, geometry: bool = False) -> str:
+    """The tables with a heading and what is to be said of them."""
+    parts = [f"## {shown.study.name}", sentence(shown)]
+    parts += [grid.markdown() for grid in tables(shown, geometry)]
+    return "\n\n".join([*parts, *([shown.study.note] if shown.study.note else [])]) + "\n"
+
+
+def as_html(shown: Shown, geometry: bool = False) -> str:
+    """A whole page, with the figure where matplotlib is there."""
+    try:
+        figures = [picture(shown).svg()]
+    except MissingExtra:
+        figures = []
+    words = [sentence(shown), shown.study.note]
+    return page(shown.study.name, words, tables(shown, geometry), figures)
+
+
+def sentence(shown: Shown) -> str:
+    """What the study asks and how it was measured."""
+    study = shown.study
+    printed = " The paper's own number in brackets." if study.paper_scores else ""
+    exits = {"mean": " Mean over all exits.", "half": " Exit at half depth."}.get(str(study.exit), "")
+    return (
+        f"{study.paper}, {study.place}: {study.about} Scale {shown.scale}, {shown.state()}; scores in percent, mean "
+        f"and standard deviation.{exits}{printed}"
+    )
+
+
+def headline(shown: Shown) -> str:
+    """What was found, in a line: every variant against the baseline."""
+    study = shown.study
+    told = [
+        f"{study.variant(name).label} {each.difference:+.1f} ({each.words()})"
+        for name, each in shown.comparisons.items()
+        if each.pairs
+    ]
+    if not told:
+        return f"{len(shown.results)} of {len(shown.runs)} runs"
+    return f"against {study.variant(study.baseline).label}: {'; '.join(told)}"

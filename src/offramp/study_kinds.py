@@ -1,0 +1,184 @@
+"""What a study is made of: scales, variants, an axis, the paper's numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from offramp.config import Config
+from offramp.errors import unknown_name
+
+SCALES = ("smoke", "cpu", "paper")
+VIEWS = {
+    "scores": "a table of scores",
+    "layers": "scores against depth",
+    "curve": "scores against one field",
+    "angles": "histograms of gradient angles",
+    "map": "representations and label embeddings on a plane",
+}
+METRICS = ("accuracy", "f1", "macro_f1", "mcc")
+BY_LABEL = ("minor_f1", "major_f1")  # of the rarest and of the most frequent label, under `protocol.imbalance`
+EXITS = ("last", "half", "mean")
+DATA = ("real", "drawn")
+PROBES = ("scl", "acl", "infonce")
+DRAWN = "drawn"
+TABLES = tuple(f.name for f in fields(Config) if f.name not in ("recipe", "about"))
+"""The parts of a configuration that a variant may change."""
+
+Value = str | int | float
+"""A value of the axis."""
+
+
+@dataclass(frozen=True)
+class Axis:
+    """What a study sweeps: one field, or several that take the same value."""
+
+    fields: tuple[str, ...]
+    name: str  # for people
+
+
+@dataclass(frozen=True)
+class Probe:
+    """Whose gradient is held against the cross entropy's after training, and over how many batches."""
+
+    objective: str = ""  # empty: the run's own contrast, SCL's where it has none
+    batches: int = 400
+
+
+@dataclass(frozen=True)
+class Before:
+    """What the backbone is fine-tuned on first."""
+
+    task: str
+    recipe: str
+    paper_recipe: str = ""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def at(self, scale: str) -> str:
+        """The recipe at a scale."""
+        return self.paper_recipe if scale == "paper" and self.paper_recipe else self.recipe
+
+
+@dataclass(frozen=True)
+class Part:
+    """How a variant takes part at one scale, where that differs from the others."""
+
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    tasks: tuple[str, ...] = ()
+    values: tuple[Value, ...] = ()
+    seeds: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A row of a table, or a line of a figure."""
+
+    name: str
+    label: str
+    recipe: str
+    paper_recipe: str = ""
+    about: str = ""
+    order: int = 0
+    only: tuple[str, ...] = ()  # scales; empty: all
+    skip: tuple[str, ...] = ()  # scales
+    tasks: tuple[str, ...] = ()  # empty: all of the scale
+    values: tuple[Value, ...] = ()  # of the axis; empty: all of the scale
+    exit: str | int = ""  # whose score is shown; empty: as the study says
+    axis: Axis | None = None  # None: the study's
+    probe: Probe | None = None  # None: the study's
+    before: Before | None = None
+    tables: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    parts: Mapping[str, Part] = field(default_factory=dict)  # by scale
+
+    def takes_part(self, scale: str) -> bool:
+        """Whether it takes part at this scale."""
+        return scale not in self.skip and (not self.only or scale in self.only)
+
+    def part(self, scale: str) -> Part:
+        """How it takes part at this scale."""
+        own = self.parts.get(scale, Part())
+        return Part(own.settings, own.tasks or self.tasks, own.values or self.values, own.seeds)
+
+    def at(self, scale: str) -> str:
+        """The recipe at a scale."""
+        return self.paper_recipe if scale == "paper" and self.paper_recipe else self.recipe
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How large a study is made."""
+
+    name: str
+    tasks: tuple[str, ...]
+    seeds: tuple[int, ...]
+    values: tuple[Value, ...] = ()
+    axis: Axis | None = None  # None: the study's
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    tasks_set: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    backbone: str = ""  # empty: the recipe's
+    data: str = "real"
+    test_cap: int = 0  # texts that are scored at most; 0: all
+    validation_cap: int = 0  # texts of a validation file that choose the epoch at most; 0: all
+
+
+@dataclass(frozen=True)
+class PaperScore:
+    """A number that the paper prints, in percent."""
+
+    variant: str
+    task: str
+    score: float
+    value: Value | None = None
+    deviation: float | None = None
+    metric: str = ""  # where the study shows several
+
+
+@dataclass(frozen=True)
+class Study:
+    """A paper's table or figure."""
+
+    name: str
+    about: str
+    paper: str
+    place: str
+    view: str
+    scales: Mapping[str, Scale]
+    variants: tuple[Variant, ...]  # in the order of the rows
+    baseline: str = ""
+    metric: str = ""  # empty: each task's own
+    metrics: Mapping[str, str] = field(default_factory=dict)  # by task, where it differs
+    columns: tuple[str, ...] = ()  # scores of one run that stand beside each other; empty: the metric alone
+    exit: str | int = "last"  # whose score is shown: last, half, mean (of all trained ones) or a depth
+    note: str = ""
+    axis: Axis | None = None
+    probe: Probe = field(default_factory=Probe)
+    paper_scores: tuple[PaperScore, ...] = ()
+
+    def scale(self, name: str) -> Scale:
+        """The scale of this name."""
+        if name not in self.scales:
+            raise unknown_name("scale", name, self.scales)
+        return self.scales[name]
+
+    def variant(self, name: str) -> Variant:
+        """The variant of this name."""
+        for variant in self.variants:
+            if variant.name == name:
+                return variant
+        raise unknown_name(f"variant of {self.name}", name, [variant.name for variant in self.variants])
+
+    def axis_of(self, variant: Variant, scale: Scale) -> Axis | None:
+        """What is swept there."""
+        return variant.axis or scale.axis or self.axis
+
+    def exit_of(self, variant: str) -> str | int:
+        """Whose score is shown of this variant."""
+        return self.variant(variant).exit or self.exit
+
+    def printed(self, variant: str, task: str, value: Value | None = None, metric: str = "") -> PaperScore | None:
+        """What the paper prints there."""
+        for score in self.paper_scores:
+            if (score.variant, score.task, score.value, score.metric) == (variant, task, value, metric):
+                return score
+        return None

@@ -1,0 +1,96 @@
+"""Results on disk: a JSON file for each run, complete or absent, found by what the run does."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from offramp.errors import DataError
+from offramp.study_plan import Run
+
+WORK = ".work"
+
+
+@dataclass(frozen=True)
+class Found:
+    """A run and its result."""
+
+    run: Run
+    record: dict[str, Any]
+
+    @property
+    def score(self) -> float:
+        """The score of the last exit."""
+        return float(self.record["metrics"]["score"])
+
+    @property
+    def by_exit(self) -> dict[int, float]:
+        """The score of every trained exit, by depth."""
+        return {int(depth): float(score) for depth, score in self.record["metrics"]["by_exit"].items()}
+
+
+def found(runs: Sequence[Run], results: Path) -> list[Found]:
+    """The runs that have a result made with their present settings, in the order of the plan."""
+    records = ((run, read(results / run.place)) for run in runs)
+    return [Found(run, record) for run, record in records if record is not None and record.get("key") == run.key]
+
+
+def read(file: Path) -> dict[str, Any] | None:
+    """A result; None where there is none, or something else."""
+    try:
+        record = json.loads(file.read_text("utf-8"))
+    except (OSError, ValueError):
+        return None
+    return record if isinstance(record, dict) else None
+
+
+class Shelf:
+    """Every result at a scale, of all studies, by its key; those that were made before those that were taken over."""
+
+    def __init__(self, results: Path, scale: str) -> None:
+        self.by_key: dict[str, tuple[str, dict[str, Any]]] = {}
+        there = (
+            (file.relative_to(results).as_posix(), read(file)) for file in sorted(results.glob(f"*/{scale}/*.json"))
+        )
+        for place, record in sorted(((p, r) for p, r in there if r is not None), key=lambda each: "from" in each[1]):
+            self.by_key.setdefault(str(record.get("key")), (place, record))
+
+    def same(self, run: Run) -> dict[str, Any] | None:
+        """A result with this run's key, as this run's own: `from` says where it was made."""
+        if run.key not in self.by_key:
+            return None
+        place, record = self.by_key[run.key]
+        made = str(record.get("from", place))
+        mine = {"study": run.study, "variant": run.variant, "value": run.value}
+        plain = {name: value for name, value in record.items() if name != "from"}
+        return {**plain, **mine, **({"from": made} if made != run.place else {})}
+
+
+def write(record: dict[str, Any], file: Path) -> None:
+    """Write a result so that a kill leaves all of it or nothing."""
+    text = json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    part = file.with_name(f".{file.name}.part")
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with part.open("w", encoding="utf-8") as handle:
+            handle.write(text)
+            handle.flush()
+            os.fsync(handle.fileno())
+        os.replace(part, file)
+    except OSError as error:
+        raise DataError(f"The folder for results should be writable. Found `{file.parent}`: {error}.") from error
+
+
+def work_folder(results: Path) -> Path:
+    """The folder in which runs train; version control is told to leave it alone."""
+    folder = results / WORK
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / ".gitignore").write_text("*\n", "utf-8")
+    except OSError as error:
+        raise DataError(f"The folder for results should be writable. Found `{results}`: {error}.") from error
+    return folder

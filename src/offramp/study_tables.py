@@ -1,0 +1,173 @@
+"""The tables of a study, by its view: scores, layers, angles, maps, and every variant against the baseline."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from offramp.report.grid import NOTHING, Cell, Grid, Row, with_best
+from offramp.report.significance import Spread
+from offramp.study_kinds import Variant
+from offramp.study_results import Found
+from offramp.study_views import Column, Shown, written
+
+
+def tables(shown: Shown, geometry: bool = False) -> list[Grid]:
+    """The tables of a study."""
+    if geometry:
+        return [geometry_table(shown)]
+    view = shown.study.view
+    found = TABLES[view](shown) if view in TABLES else score_tables(shown)
+    return [*found, *([comparison_table(shown)] if shown.comparisons else [])]
+
+
+def score_tables(shown: Shown) -> list[Grid]:
+    """A row per variant and a column per task; where something is swept, a table per task and a column per value."""
+    if len({column.value for column in shown.columns}) == 1:
+        heads = [shown.head(column.task, column.metric) for column in shown.columns]
+        return [_scores(shown, "", shown.variants, shown.columns, heads)]
+    found = []
+    for axis, variants in shown.axes().items():
+        names = {variant.name for variant in variants}
+        for task in shown.tasks:
+            mine = [run for run in shown.runs if run.task == task and run.variant in names]
+            values = list(dict.fromkeys(run.value for run in mine))
+            for metric in shown.study.columns or ("",):
+                columns = [Column(task, value, metric) for value in values]
+                title = f"{shown.head(task, metric)}, by {axis}"
+                found.append(_scores(shown, title, variants, columns, [written(value) for value in values]))
+    return found
+
+
+def layer_tables(shown: Shown) -> list[Grid]:
+    """A table per task: a row per variant, a column per depth."""
+    found = []
+    for task in shown.tasks:
+        mine = [each for each in shown.results if each.run.task == task]
+        depths = sorted({depth for each in mine for depth in each.by_exit})
+        rows, numbers = [], []
+        for variant in shown.variants:
+            own = [each for each in mine if each.run.variant == variant.name]
+            spreads = [_mean(100, [each.by_exit for each in own], depth) for depth in depths]
+            means = [spread.mean for spread in spreads if spread is not None]
+            cells = [Cell.of(spread) for spread in spreads] + [
+                Cell(f"{sum(means) / len(means):.1f}" if means else NOTHING)
+            ]
+            rows.append(Row(variant.label, tuple(cells), _mark(shown, variant.name)))
+            numbers.append([None if spread is None else spread.mean for spread in spreads])
+        best = with_best(rows, [list(column) for column in zip(*numbers, strict=True)])
+        head = ("", *(f"depth {depth}" for depth in depths), "mean")
+        found.append(Grid(shown.head(task), head, best))
+    return found
+
+
+def angle_tables(shown: Shown) -> list[Grid]:
+    """A row per variant: the angles of the trained model, and those met in training."""
+    head = ("", "mean angle after training", "batches above 90° (%)", "in training above 90° (%)", "kept (%)", "score")
+    rows = []
+    for variant in shown.variants:
+        own = shown.of_variant(variant.name)
+        after, met = (
+            [each.record.get("angles", {}).get(moment, {}) for each in own] for moment in ("after", "training")
+        )
+        shares = [_mean(100, after, "above"), _mean(100, met, "above"), _mean(100, met, "kept")]
+        score = _cell(shown, variant.name, shown.columns[0])
+        rows.append(Row(variant.label, (Cell.of(_mean(1, after, "mean")), *map(Cell.of, shares), score)))
+    return [Grid("", head, tuple(rows))]
+
+
+def map_tables(shown: Shown) -> list[Grid]:
+    """A row per variant and task: the score, who lies nearest to the right label embedding, and the geometry."""
+    head = ("", "score", "nearest to their own label (%)", "alignment", "uniformity", "effective rank")
+    rows = []
+    for variant in shown.variants:
+        for task in shown.tasks:
+            own = [each for each in shown.of_variant(variant.name) if each.run.task == task]
+            label = f"{variant.label}, {task}" if len(shown.tasks) > 1 else variant.label
+            near = Spread.of([100 * _near(each) for each in own]) if own else None
+            cells = (_cell(shown, variant.name, Column(task)), Cell.of(near), *_geometry(own))
+            rows.append(Row(label, cells))
+    return [Grid("", head, tuple(rows))]
+
+
+def geometry_table(shown: Shown) -> Grid:
+    """A row per variant: how the last exit's representations lie, mean and deviation over all its runs."""
+    rows = [Row(variant.label, tuple(_geometry(shown.of_variant(variant.name)))) for variant in shown.variants]
+    note = "Alignment and uniformity: less is closer, and more spread out. Effective rank: directions in use."
+    head = ("", "alignment", "uniformity", "effective rank")
+    return Grid("Geometry of the representations", head, tuple(rows), (note,))
+
+
+def comparison_table(shown: Shown) -> Grid:
+    """Every variant against the baseline."""
+    base = shown.study.variant(shown.study.baseline).label
+    rows = []
+    for name, each in shown.comparisons.items():
+        found = NOTHING if not each.pairs else each.words()
+        difference = NOTHING if not each.pairs else f"{each.difference:+.2f}"
+        cells = (Cell(difference), Cell(str(each.pairs)), Cell(found))
+        rows.append(Row(shown.study.variant(name).label, cells, _mark(shown, name)))
+    head = (f"against {base}", "points", "pairs", "paired Wilcoxon, Holm")
+    return Grid("", head, tuple(rows), ("▲ significantly above, ▼ below; pairs share task, value and seed.",))
+
+
+TABLES: dict[str, Callable[[Shown], list[Grid]]] = {
+    "scores": score_tables,
+    "curve": score_tables,
+    "layers": layer_tables,
+    "angles": angle_tables,
+    "map": map_tables,
+}
+"""Views to what makes their tables."""
+
+
+def _scores(
+    shown: Shown, title: str, variants: Sequence[Variant], columns: Sequence[Column], heads: Sequence[str]
+) -> Grid:
+    spreads = {v.name: [shown.spread(v.name, column) for column in columns] for v in variants}
+    numbers = [[None if s is None else s.mean for s in spreads[v.name]] for v in variants]
+    costs = [shown.gigaflops(v.name) for v in variants]
+    costed = len({round(cost, 2) for cost in costs if cost is not None}) > 1  # of equal models there is nothing to tell
+    rows = []
+    for variant, means, cost in zip(variants, numbers, costs, strict=True):
+        cells = [_cell(shown, variant.name, column) for column in columns]
+        whole = [mean for mean in means if mean is not None]
+        if len(columns) > 1:
+            cells.append(Cell(f"{sum(whole) / len(whole):.1f}" if len(whole) == len(columns) else NOTHING))
+        if costed:
+            cells.append(Cell(NOTHING if cost is None else f"{cost:.2f}"))
+        rows.append(Row(variant.label, tuple(cells), _mark(shown, variant.name)))
+    best = with_best(rows, [list(column) for column in zip(*numbers, strict=True)])
+    last = ["mean"] * (len(columns) > 1) + ["GFLOPs per text"] * costed
+    return Grid(title, ("", *heads, *last), best)
+
+
+def _cell(shown: Shown, variant: str, column: Column) -> Cell:
+    printed = shown.study.printed(variant, *column)
+    deviation = "" if printed is None or printed.deviation is None else f" ± {printed.deviation:g}"
+    paper = "" if printed is None else f"paper {printed.score:g}{deviation}"
+    return Cell.of(shown.spread(variant, column), paper)
+
+
+def _mark(shown: Shown, variant: str) -> str:
+    found = shown.comparisons.get(variant)
+    if found is None or not found.significant:
+        return ""
+    return "above" if found.difference > 0 else "below"
+
+
+def _geometry(own: Sequence[Found]) -> list[Cell]:
+    records = [each.record["geometry"] for each in own]
+    return [Cell.of(_mean(1, records, name), digits=2) for name in ("alignment", "uniformity", "effective_rank")]
+
+
+def _near(each: Found) -> float:
+    """Share of the texts whose nearest label embedding is that of their label."""
+    found = each.record["map"]
+    return float(sum(found["near_label"]) / sum(found["of_label"]))
+
+
+def _mean(scale: float, records: Sequence[Mapping[Any, Any]], name: str | int) -> Spread | None:
+    """Over the records that have the number."""
+    values = [scale * float(record[name]) for record in records if record.get(name) is not None]
+    return Spread.of(values) if values else None

@@ -1,0 +1,104 @@
+"""The training of a run: in a folder of its own, on a backbone that may have to be made first."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from offramp.classifier import Classifier
+from offramp.config import Config, changes, to_mapping
+from offramp.data.sources import Table
+from offramp.data.tokens import TruncationWarning
+from offramp.encoder.load import quiet_loading
+from offramp.optimise.loop import Result
+from offramp.optimise.saved_state import replace_text
+from offramp.study_data import Texts, texts_of
+from offramp.study_drawn import draw_backbone
+from offramp.study_kinds import DRAWN
+from offramp.study_lock import locked
+from offramp.study_plan import Prior
+
+
+def trained(texts: Texts, before: Prior | None, work: Path) -> tuple[Classifier, Result]:
+    """The classifier that is made of the texts; a run that was killed goes on from its checkpoint."""
+    ready = _with_backbone(texts.config, before, texts, work)
+    _claim(work, ready)
+    classifier = Classifier(ready.recipe, settings=settings_of(ready))
+    with quiet():
+        result = classifier.fit_table(texts.train, texts.validation, work / "model", resume=True)
+    return classifier, result
+
+
+def settings_of(config: Config) -> list[str]:
+    """What a classifier is given beside the recipe's name to have this configuration."""
+    return [f"{key}={_written(value)}" for key, value in changes(config).items()]
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Texts that are cut are a part of a study's set-up."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TruncationWarning)
+        yield
+
+
+def _claim(work: Path, config: Config) -> None:
+    """Begin anew where another version of this run, with other defaults or in another place, left something."""
+    file, mine = work / "run.json", json.dumps(to_mapping(config), indent=1)
+    if not file.is_file() or file.read_text("utf-8") != mine:
+        shutil.rmtree(work / "model", ignore_errors=True)
+        work.mkdir(parents=True, exist_ok=True)
+        replace_text(file, mine)
+
+
+def _with_backbone(config: Config, before: Prior | None, texts: Texts, work: Path) -> Config:
+    """The configuration with the folder of a backbone that has to be made first."""
+    if before is not None:
+        return _on(config, _fine_tuned(before, work.parent / f"before-{before.key}"))
+    if config.encoder.backbone != DRAWN:
+        return config
+    folder = work / "backbone"
+    if not (folder / "drawn").is_file():
+        shutil.rmtree(folder, ignore_errors=True)
+        draw_backbone(folder, _words(texts.train))
+        (folder / "drawn").touch()  # a kill before this leaves a folder that is made again
+    return _on(config, folder)
+
+
+def _fine_tuned(prior: Prior, home: Path) -> Path:
+    """The folder of a backbone that was fine-tuned on another task; runs that want the same one share it."""
+    folder = home / "tuned"
+    with locked(home):
+        if not (folder / "done").is_file():
+            texts = texts_of(prior.task, prior.data, prior.config)
+            classifier, _ = trained(texts, None, home)
+            shutil.rmtree(folder, ignore_errors=True)
+            with quiet_loading():
+                classifier.model_.encoder.backbone.save_pretrained(folder)
+                classifier.tokenizer_.save_pretrained(folder)
+            (folder / "done").touch()
+    return folder
+
+
+def _on(config: Config, folder: Path) -> Config:
+    return replace(config, encoder=replace(config.encoder, backbone=str(folder.resolve()), revision=""))
+
+
+def _words(table: Table) -> Iterator[str]:
+    for example in table.examples:
+        yield example.text
+        if example.pair is not None:
+            yield example.pair
+
+
+def _written(value: Any) -> str:
+    """A setting's value as it would stand on the command line."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, list | tuple) else str(value)

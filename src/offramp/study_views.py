@@ -1,0 +1,126 @@
+"""What a study shows: the scores of its results as the study counts them, side by side and compared."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import NamedTuple
+
+from offramp.report.metrics import NAMES
+from offramp.report.significance import Comparison, Spread, against
+from offramp.study_kinds import Study, Value, Variant
+from offramp.study_plan import Run, plan
+from offramp.study_results import Found, found
+
+LABELS = {**NAMES, "minor_f1": "F1 of the rarest label", "major_f1": "F1 of the most frequent label"}
+
+
+class Column(NamedTuple):
+    """A task, a value of the axis where there is one, and a score where several are shown."""
+
+    task: str
+    value: Value | None = None
+    metric: str = ""
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A study at a scale with the results that are there."""
+
+    study: Study
+    scale: str
+    runs: list[Run]
+    results: list[Found]
+
+    @classmethod
+    def of(cls, study: Study, scale: str, folder: Path) -> Shown:
+        """What lies in a folder of results."""
+        runs = plan(study, scale)
+        return cls(study, scale, runs, found(runs, folder))
+
+    @property
+    def variants(self) -> list[Variant]:
+        """Those that take part, in the order of the rows."""
+        names = {run.variant for run in self.runs}
+        return [variant for variant in self.study.variants if variant.name in names]
+
+    @property
+    def columns(self) -> list[Column]:
+        """Every task, with every value of the axis and every score that is shown."""
+        places = dict.fromkeys((run.task, run.value) for run in self.runs)
+        return [Column(*place, metric) for place in places for metric in self.study.columns or ("",)]
+
+    @property
+    def tasks(self) -> list[str]:
+        """Every task."""
+        return list(dict.fromkeys(run.task for run in self.runs))
+
+    def of_variant(self, name: str) -> list[Found]:
+        """The results of a variant."""
+        return [each for each in self.results if each.run.variant == name]
+
+    def score(self, each: Found, metric: str = "") -> float:
+        """The score of a result in percent: of the exit that the study shows, or one of several that it shows."""
+        by_exit, chosen = each.by_exit, metric or next(iter(self.study.columns), "")
+        if chosen:
+            return 100 * float(each.record["metrics"][chosen])
+        if self.study.exit_of(each.run.variant) == "mean" and by_exit:
+            return 100 * sum(by_exit.values()) / len(by_exit)
+        return 100 * by_exit.get(self.depth(each), each.score)
+
+    def depth(self, each: Found) -> int:
+        """The depth of the exit that the study shows; the last where it shows the mean of all."""
+        exit, layers = self.study.exit_of(each.run.variant), int(each.record["metrics"]["layers"])
+        depth = max(1, layers // 2) if exit == "half" else exit
+        return depth if isinstance(depth, int) and depth in each.by_exit else layers
+
+    def gigaflops(self, variant: str) -> float | None:
+        """What a text costs at that exit, mean over the runs; None where nothing is there."""
+        costs = [each.record["cost"]["flops"][str(self.depth(each))] for each in self.of_variant(variant)]
+        return sum(costs) / len(costs) / 1e9 if costs else None
+
+    def spread(self, variant: str, column: Column) -> Spread | None:
+        """Mean and deviation over the seeds; None where nothing is there."""
+        mine = [each for each in self.of_variant(variant) if (each.run.task, each.run.value) == column[:2]]
+        return Spread.of([self.score(each, column.metric) for each in mine]) if mine else None
+
+    @cached_property
+    def comparisons(self) -> dict[str, Comparison]:
+        """Every variant against the baseline, paired over tasks, values and seeds, corrected for their number."""
+        base = self.study.baseline
+        if not base or base not in {variant.name for variant in self.variants}:
+            return {}
+        pairs = list(dict.fromkeys((run.task, run.value, run.seed) for run in self.runs))
+        scores = {variant.name: dict.fromkeys(pairs, None) | self._scores(variant.name) for variant in self.variants}
+        others = {name: [mine[pair] for pair in pairs] for name, mine in scores.items() if name != base}
+        return against([scores[base][pair] for pair in pairs], others)
+
+    def _scores(self, variant: str) -> dict[tuple[str, Value | None, int], float | None]:
+        return {(each.run.task, each.run.value, each.run.seed): self.score(each) for each in self.of_variant(variant)}
+
+    def state(self) -> str:
+        """How much of the study is there."""
+        seeds = sorted({len({run.seed for run in self.runs if run.variant == v.name}) for v in self.variants})
+        many = f"{seeds[0]} to {seeds[-1]}" if len(seeds) > 1 else str(seeds[0])
+        unit = "seed" if many == "1" else "seeds"
+        there, all_of_them = len(self.results), len(self.runs)
+        return f"{many} {unit}" if there == all_of_them else f"{many} {unit}; {there} of {all_of_them} runs made so far"
+
+    def head(self, task: str, metric: str = "") -> str:
+        """A task with the name of its score."""
+        return f"{task} ({LABELS[metric or next(run.metric for run in self.runs if run.task == task)]})"
+
+    def axes(self) -> dict[str, list[Variant]]:
+        """The variants by the name of what they sweep; the empty name where they sweep nothing."""
+        scale = self.study.scale(self.scale)
+        found: dict[str, list[Variant]] = {}
+        for variant in self.variants:
+            axis = self.study.axis_of(variant, scale)
+            found.setdefault("" if axis is None else axis.name, []).append(variant)
+        return found
+
+
+def written(value: Value | None) -> str:
+    """A value of an axis, for people."""
+    return f"{value:g}" if isinstance(value, float) else str(value)

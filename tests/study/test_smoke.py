@@ -1,0 +1,76 @@
+"""Every study that ships resolves at every scale, and runs at the smallest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+import torch
+
+from offramp import study
+from offramp.data.tasks import TASKS
+from offramp.optimise.coherence import check
+from offramp.study_kinds import SCALES
+from offramp.study_pictures import picture
+from offramp.study_tables import tables
+from offramp.study_views import Shown
+
+NAMES = study.studies()
+SPEC = {
+    *(f"acl-{name}" for name in ("fig2", "table1", "fig3", "table2", "table3", "fig6")),
+    *(f"scl-{name}" for name in ("table2", "table3", "table4", "table5", "table7", "fig2")),
+    *(f"lacon-table{number}" for number in range(2, 8)),
+    *(f"lacon-fig{number}" for number in range(2, 7)),
+}
+"""The tables and figures that are promised."""
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Tiny tensors: a second thread only waits for the first."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def test_every_table_and_figure_that_is_promised_is_a_study() -> None:
+    assert set(NAMES) >= SPEC
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("name", NAMES)
+def test_a_study_resolves_at_every_scale_to_settings_that_go_together(name: str, scale: str) -> None:
+    runs = study.plan(study.load_study(name), scale)
+    for run in runs:
+        check(run.config)
+        if run.before is not None:
+            check(run.before.config)
+    assert {run.task for run in runs} <= set(TASKS)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_papers_numbers_stand_where_a_run_is(name: str) -> None:
+    found = study.load_study(name)
+    places = {(run.variant, run.task, run.value) for scale in SCALES for run in study.plan(found, scale)}
+    assert {(score.variant, score.task, score.value) for score in found.paper_scores} <= places
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_chinese_task_has_a_chinese_backbone_at_the_paper_scale(name: str) -> None:
+    for run in study.plan(study.load_study(name), "paper"):
+        if TASKS[run.task].chinese:
+            assert run.config.encoder.backbone == "bert-base-chinese"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_study_runs_at_the_scale_smoke(name: str, tmp_path: Path) -> None:
+    found = study.load_study(name)
+    ended = study.run(found, "smoke", tmp_path, threads=1)
+    assert ended.left == 0
+    shown = Shown.of(found, "smoke", tmp_path)
+    assert len(shown.results) == ended.runs
+    assert all(grid.markdown() and grid.html() for grid in tables(shown))
+    ElementTree.fromstring(picture(shown).svg())
