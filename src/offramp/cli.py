@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from offramp.config import DEFAULT_RECIPE
-from offramp.errors import OfframpError, UserError
+from offramp.errors import Interrupted, OfframpError, UserError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -46,7 +46,7 @@ PolicyName = Annotated[
     str | None, typer.Option("--policy", help="When a text leaves: never, fixed, confidence, ... (docs/policies).")
 ]
 Threshold = Annotated[float | None, typer.Option(help="Score of the policy from which a text leaves.")]
-Threads = Annotated[int | None, typer.Option(help="Threads of an exported model; one per core unless given.")]
+Threads = Annotated[int | None, typer.Option(help="Threads to run with; one per core unless given.")]
 Depth = Annotated[int | None, typer.Option(help="`fixed`: the depth at which every text leaves.")]
 ModelFolder = Annotated[Path, typer.Argument(metavar="MODEL", help="Folder that `offramp train` wrote.")]
 
@@ -188,7 +188,8 @@ def export(
         _print_json({"out": str(out), **found})
         return
     for name, value in found.items():
-        typer.echo(f"{name:<28} {value:.4f}" if isinstance(value, float) else f"{name:<28} {value}")
+        shown = f"{value:.4f}" if isinstance(value, float) else str(value)
+        typer.echo(f"{name.replace('_', ' '):<16} {shown}")
     if classifier.certified_ is not None:
         typer.echo(f"The certificate is about the model in torch: run `offramp calibrate {out} DATA` again.")
     typer.echo(f"model {out}")
@@ -291,6 +292,9 @@ def main() -> NoReturn:
     except OfframpError as error:
         _say(f"error: {error}")
         sys.exit(1)
+    except Interrupted as error:
+        _say("Stopped. The run goes on from here with --resume.")
+        sys.exit(128 + error.signal)
     except KeyboardInterrupt:
         sys.exit(130)
     sys.exit(0)
