@@ -15,8 +15,9 @@ from scipy.stats import binom
 from benchmarks.early_exit import TASKS, Task, model_of, texts_of
 from benchmarks.record import Ratio
 from offramp import Classifier
-from offramp.calibration import AUTO, PATIENCE, SCORED, Request, choose, rows_of
+from offramp.calibration import AUTO, SCORED, Request, choose, rows_of
 from offramp.policies import policy
+from offramp.policies.patient_confidence import PATIENCE
 from offramp.policies.replay import Pooled, depths, scores
 from offramp.policies.scored import Scored
 from offramp.preparation import encode

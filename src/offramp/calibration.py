@@ -23,6 +23,7 @@ from offramp.policies.calibrate import FINALISTS, Calibration, calibrate_best
 from offramp.policies.certificate import Certificate
 from offramp.policies.evidence import DISAGREEMENT, DROP, Scores, differs, drops, evidence
 from offramp.policies.learned import Learned, fit_heads
+from offramp.policies.patient_confidence import PATIENCE
 from offramp.policies.prior import fit_prior
 from offramp.policies.replay import Pooled, scores
 from offramp.policies.scored import Scored
@@ -36,7 +37,6 @@ AUTO = "auto"
 SCORED = tuple(name for name, kind in POLICIES.items() if issubclass(kind, Scored))
 REMEMBERING = ("patience", "patient-confidence", "vote")
 """Policies whose score depends on the exits that were read before."""
-PATIENCE = 2
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from sklearn.base import BaseEstimator, ClassifierMixin
 
-from offramp.calibration import PATIENCE, SCORED, Request, certify, check_unseen
+from offramp.calibration import SCORED, Request, certify, check_unseen
 from offramp.config import DEFAULT_RECIPE, Config, changes, load_recipe, override
 from offramp.data.labels import Labels
 from offramp.data.seen import digests
@@ -35,6 +35,7 @@ from offramp.optimise.run_folder import claim, fingerprint, finish, finished
 from offramp.optimise.saved_state import SavedState
 from offramp.policies import POLICIES, policy
 from offramp.policies.certificate import Certificate
+from offramp.policies.patient_confidence import PATIENCE
 from offramp.policies.scored import Scored
 from offramp.preparation import (
     as_examples,
@@ -80,7 +81,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     >>> from offramp import Classifier
     >>> texts = ["I love it", "what a joy", "so good", "I hate it", "what a pain", "so bad"]
     >>> labels = ["yes", "yes", "yes", "no", "no", "no"]
-    >>> classifier = Classifier(settings={"optimise.epochs": 1}).fit(texts, labels)
+    >>> classifier = Classifier("ce", settings={"optimise.epochs": 1}).fit(texts, labels)
     >>> set(classifier.predict(["love", "hate"])) <= {"no", "yes"}
     True
     """
@@ -376,7 +377,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             return self.certified_.policy()
         fitted = None if self.certified_ is None else self.certified_.tensors_of(found["name"])
         return policy(
-            found["name"], found.get("threshold", 1.0), found.get("depth", 0), found.get("patience", 2), fitted
+            found["name"], found.get("threshold", 1.0), found.get("depth", 0), found.get("patience", PATIENCE), fitted
         )
 
     def _swept(self, name: str | None) -> tuple[str, Make]:

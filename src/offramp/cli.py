@@ -144,16 +144,8 @@ def calibrate(
     as_json: Json = False,
 ) -> None:
     """Choose when texts may leave, with a guarantee, from texts the model was not trained on."""
-    from offramp.data.sources import read
-
     classifier = _load(model, threads=threads, certificate=False)
-    columns = classifier.config_.data
-    table = read(
-        data,
-        text=text or columns.text,
-        label=label or columns.label,
-        labels_required=max_disagreement is None,
-    )
+    table = _read(classifier, data, text, label, labels_required=max_disagreement is None)
     found = classifier.calibrate(table, max_drop, max_disagreement, confidence, budget_layers, policy)
     classifier.save_certificate(model)
     if as_json:
@@ -378,11 +370,13 @@ def _exits(classifier: Classifier, given: str | None) -> list[int] | None:
     return list(certified.certificate.exits) if certified and certified.certificate.thresholds else None
 
 
-def _read(classifier: Classifier, data: str, text: list[str] | None, label: str | None) -> Table:
+def _read(
+    classifier: Classifier, data: str, text: list[str] | None, label: str | None, labels_required: bool = True
+) -> Table:
     from offramp.data.sources import read
 
     columns = classifier.config_.data
-    return read(data, text=text or columns.text, label=label or columns.label)
+    return read(data, text=text or columns.text, label=label or columns.label, labels_required=labels_required)
 
 
 def _write_report(

@@ -223,7 +223,13 @@ def model(trained: Trained) -> Path:
     return trained.folder
 
 
-STAGES = {"optimise.strategy": "two-stage", "stage2.objective": "acl-cl", "stage2.epochs": 2, "stage2.batch_size": 32}
+STAGES = {
+    "optimise.strategy": "two-stage",
+    "stage2.objective": "acl-cl",
+    "stage2.epochs": 2,
+    "stage2.batch_size": 32,
+    "stage2.least_updates": 0,
+}
 
 
 @pytest.fixture(scope="session")

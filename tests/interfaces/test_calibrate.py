@@ -183,8 +183,10 @@ def test_another_calibration_takes_the_place_of_the_first(offramp: Run, folder: 
     assert not [file for file in folder.iterdir() if file.name.startswith(".")]
 
 
-def test_a_disagreement_needs_no_labels(offramp: Run, folder: Path, write_table: Run, toy: Run, tmp_path: Path) -> None:
-    texts = toy(240, seed=5)[0]
+def test_a_disagreement_needs_no_labels(
+    offramp: Run, folder: Path, write_table: Run, fresh: Run, tmp_path: Path
+) -> None:
+    texts = fresh(240)[0]
     bare = write_table(tmp_path / "bare.csv", [(text,) for text in texts], ("text",))
     ran = offramp("calibrate", folder, bare, "--max-disagreement", 0.2, "--json")
     assert (ran.code, ran.err) == (0, "")

@@ -183,9 +183,10 @@ class Loop:
         if not phase.frozen:
             return self.config.optimise
         second = self.config.stage2
+        per_epoch = math.ceil(len(self.train) / second.batch_size)
         return replace(
             self.config.optimise,
-            epochs=second.epochs,
+            epochs=max(second.epochs, math.ceil(second.least_updates / per_epoch)),
             batch_size=second.batch_size,
             lr_exit=second.lr,
             accumulation=1,

@@ -22,6 +22,7 @@ from offramp.disk import replace_file
 from offramp.errors import ConfigError, ModelError
 from offramp.policies import policy
 from offramp.policies.certificate import Certificate
+from offramp.policies.patient_confidence import PATIENCE
 from offramp.types import Policy
 
 CERTIFICATE, FITTED = "certificate.json", "policy.safetensors"
@@ -42,7 +43,7 @@ class Certified:
     def policy(self) -> Policy:
         """The policy that the certificate is about."""
         told = self.certificate
-        patience = int(told.settings.get("patience", 2))
+        patience = int(told.settings.get("patience", PATIENCE))
         return policy(told.policy, told.rule, patience=patience, tensors=self.tensors)
 
     def tensors_of(self, name: str) -> Mapping[str, Tensor] | None:
