@@ -8,16 +8,19 @@ JOBS ?= auto
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS)
 EXTRAS := minilm,plots,onnx,torchjd,tune,dev
 
-.PHONY: demo test test-slow lint format bench documents setup clean
+.PHONY: demo test test-slow test-long lint format bench documents setup clean
 
 demo: $(READY)
 	$(BIN)/offramp demo
 
 test: $(READY)
-	$(PYTEST) --dist loadfile -m "not slow"
+	$(PYTEST) --dist loadfile -m "not slow and not long"
 
 test-slow: $(READY)
 	$(PYTEST) --dist worksteal -m slow --durations=15
+
+test-long: $(READY)
+	$(PYTEST) --dist worksteal -m long
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from benchmarks import alignment, contrast, early_exit, objectives, prediction, stages, streaming, training
+from benchmarks import alignment, contrast, early_exit, guarantee, objectives, prediction, stages, streaming, training
 from benchmarks.record import Ratio, write
 
 BENCHMARKS = {
@@ -15,6 +15,7 @@ BENCHMARKS = {
     "prediction": prediction.run,
     "stages": stages.run,
     "early-exit": early_exit.run,
+    "guarantee": guarantee.run,
     "streaming": streaming.run,
 }
 

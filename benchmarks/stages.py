@@ -155,7 +155,12 @@ def _stage2(
     known: Known | None = None,
 ) -> tuple[MultiExitModel, float]:
     """A copy of the model with these exits trained from a start of the seed, and the seconds that took."""
-    settings = [f"stage2.epochs={epochs}", f"optimise.seed={seed}", *([] if cache else ["stage2.cache_gb=0"])]
+    settings = [
+        f"stage2.epochs={epochs}",
+        "stage2.least_updates=0",
+        f"optimise.seed={seed}",
+        *([] if cache else ["stage2.cache_gb=0"]),
+    ]
     config = override(load_recipe("acl-multi-exit"), settings)
     mine = copy.deepcopy(model)
     torch.manual_seed(seed)

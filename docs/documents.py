@@ -17,7 +17,7 @@ from offramp.config import describe
 ROOT = Path(__file__).resolve().parents[1]
 RECORDED = ROOT / "results" / "readme.json"
 # The documents are what is being made here: their own tests come after.
-TESTS = ["-q", "-n auto", "--dist loadfile", "-m 'not slow'", "--deselect tests/test_documents.py"]
+TESTS = ["-q", "-n auto", "--dist loadfile", "-m 'not slow and not long'", "--deselect tests/test_documents.py"]
 THREADS = {"OMP_NUM_THREADS": "1"}
 QUESTION = "my doorbell was fine until the update, now the app says it is offline"
 

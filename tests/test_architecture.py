@@ -29,13 +29,14 @@ STAGES = {
 }
 """The folders the data flows through, from left to right, and what each makes of it."""
 
-BASE = {"__init__", "config", "errors", "types"}
+BASE = {"__init__", "config", "disk", "errors", "types"}
 
 MAY_IMPORT: dict[str, set[str]] = {
     "__init__": set(),
     "errors": set(),
     "types": set(),
     "config": {"errors"},
+    "disk": set(),
     "data": BASE,
     "encoder": BASE | {"data"},
     "exits": BASE | {"encoder"},
@@ -48,7 +49,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     # on top of the stages
     "preparation": BASE | {"data", "exits", "objectives"},
     "calibration": BASE | {"data", "policies", "runtime"},
-    "classifier": BASE | set(STAGES) - {"serve"} | {"calibration", "preparation"},
+    "speed_curve": BASE | {"data", "report", "runtime"},
+    "classifier": BASE | set(STAGES) - {"serve"} | {"calibration", "preparation", "speed_curve"},
     "progress": BASE,
     "spaces": BASE,
     "tuning": BASE | {"classifier", "data", "optimise", "report", "spaces"},
@@ -92,6 +94,7 @@ LIBRARIES: dict[str, set[str]] = {
     "__init__": set(),
     "errors": set(),
     "config": set(),
+    "disk": set(),
     "demo": set(),
     "types": {"torch"},
     "objectives": {"torch"},

@@ -70,7 +70,7 @@ def answers(engine: TorchEngine, tokens: Tokens) -> dict[int, list[int]]:
 
 @pytest.mark.parametrize("name", SCORED)
 def test_the_engine_leaves_where_the_replay_did(engine: TorchEngine, tokens: Tokens, name: str) -> None:
-    certified = certify(engine, tokens, None, disagreement(name), "texts", BATCH)
+    certified = certify(engine, tokens, None, disagreement(name), "texts", BATCH, "ab")
     told, chosen = certified.certificate, certified.policy()
     decided = run(engine, tokens, chosen, BATCH)
     if told.thresholds:
@@ -87,7 +87,7 @@ def test_the_engine_leaves_where_the_replay_did(engine: TorchEngine, tokens: Tok
 
 def test_some_policy_lets_texts_leave_here(engine: TorchEngine, tokens: Tokens) -> None:
     """Or the test above would compare nothing."""
-    certified = certify(engine, tokens, None, disagreement(), "texts", BATCH)
+    certified = certify(engine, tokens, None, disagreement(), "texts", BATCH, "ab")
     assert certified.certificate.thresholds
     assert certified.certificate.mean_depth < LAYERS
     assert certified.certificate.tried == 3
@@ -134,7 +134,7 @@ def test_what_is_fitted_is_fitted_to_the_selection_texts_only(
 
     for name in ("fit_heads", "fit_prior"):
         monkeypatch.setattr(calibration, name, spy(name, getattr(calibration, name)))
-    certify(engine, tokens, None, disagreement(), "texts", BATCH)
+    certify(engine, tokens, None, disagreement(), "texts", BATCH, "ab")
     rows, _ = divide(len(tokens), disagreement().terms, 3)
     whole = pool(engine, tokens, BATCH)
     for given in seen.values():
@@ -146,8 +146,8 @@ def test_what_is_fitted_is_fitted_to_the_selection_texts_only(
 
 
 def test_a_certificate_does_not_depend_on_who_shares_a_batch(engine: TorchEngine, tokens: Tokens) -> None:
-    whole = certify(engine, tokens, None, disagreement("confidence"), "texts", 300).certificate
-    single = certify(engine, tokens, None, disagreement("confidence"), "texts", 1).certificate
+    whole = certify(engine, tokens, None, disagreement("confidence"), "texts", 300, "ab").certificate
+    single = certify(engine, tokens, None, disagreement("confidence"), "texts", 1, "ab").certificate
     assert (single.exits, single.harms, single.mean_depth) == (whole.exits, whole.harms, whole.mean_depth)
     assert single.thresholds == pytest.approx(whole.thresholds, abs=1e-5)
     assert (single.sha256, single.fingerprint) == (whole.sha256, whole.fingerprint)
@@ -182,8 +182,8 @@ def test_more_texts_than_are_padded_at_once_are_all_there(
 
 def test_labels_change_what_the_data_is(engine: TorchEngine, tokens: Tokens) -> None:
     request = Request.of(0.5, None, 0.95, None, "confidence")
-    marks = [certify(engine, tokens, [k] * 300, request, "texts", BATCH).certificate.sha256 for k in (0, 1)]
-    bare = certify(engine, tokens, None, disagreement("confidence"), "texts", BATCH).certificate.sha256
+    marks = [certify(engine, tokens, [k] * 300, request, "texts", BATCH, "ab").certificate.sha256 for k in (0, 1)]
+    bare = certify(engine, tokens, None, disagreement("confidence"), "texts", BATCH, "ab").certificate.sha256
     assert len({*marks, bare}) == 3
 
 
@@ -209,6 +209,6 @@ def test_with_nothing_asked_a_drop_of_one_point_is() -> None:
 def test_a_drop_cannot_be_measured_without_labels_or_with_too_few(engine: TorchEngine, tokens: Tokens) -> None:
     request = Request.of(0.3, None, 0.95, None, "confidence")
     with pytest.raises(ConfigError, match="should be measured on labelled texts"):
-        certify(engine, tokens, None, request, "texts", BATCH)
+        certify(engine, tokens, None, request, "texts", BATCH, "ab")
     with pytest.raises(DataError, match="Found 10 labels of 300 texts"):
-        certify(engine, tokens, [0] * 10, request, "texts", BATCH)
+        certify(engine, tokens, [0] * 10, request, "texts", BATCH, "ab")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import math
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -12,13 +14,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from offramp.data.seen import count_seen
+from offramp.data.sources import Table
 from offramp.data.tokens import Tokens
 from offramp.errors import ConfigError, DataError, unknown_name
 from offramp.policies import POLICIES, policy
-from offramp.policies.calibrate import FINALISTS, calibrate_best
+from offramp.policies.calibrate import FINALISTS, Calibration, calibrate_best
 from offramp.policies.certificate import Certificate
 from offramp.policies.evidence import DISAGREEMENT, DROP, Scores, differs, drops, evidence
 from offramp.policies.learned import Learned, fit_heads
+from offramp.policies.patient_confidence import PATIENCE
 from offramp.policies.prior import fit_prior
 from offramp.policies.replay import Pooled, scores
 from offramp.policies.scored import Scored
@@ -32,7 +37,6 @@ AUTO = "auto"
 SCORED = tuple(name for name, kind in POLICIES.items() if issubclass(kind, Scored))
 REMEMBERING = ("patience", "patient-confidence", "vote")
 """Policies whose score depends on the exits that were read before."""
-PATIENCE = 2
 
 
 @dataclass(frozen=True)
@@ -65,8 +69,15 @@ class Request:
         if asked is not None and not 0 < asked < 1:
             name = "max_drop" if max_disagreement is None else "max_disagreement"
             raise ConfigError(f"`{name}` should be between 0 and 1, both excluded. Found {asked:g}.")
+        if budget_layers is not None and not 0 < budget_layers < math.inf:
+            raise ConfigError(f"`budget_layers` should be above 0. Found {budget_layers:g}.")
         terms = Terms(epsilon=asked, delta=1 - confidence, budget=budget_layers)
         return cls(DROP if max_disagreement is None else DISAGREEMENT, terms, policy)
+
+    @property
+    def policies(self) -> tuple[str, ...]:
+        """The policies that are tried."""
+        return SCORED if self.policy == AUTO else (self.policy,)
 
     @property
     def needs_labels(self) -> bool:
@@ -74,10 +85,37 @@ class Request:
         return self.risk == DROP
 
 
+class SeenTexts(UserWarning):
+    """Some texts to calibrate on are those of the training."""
+
+
+def check_unseen(seen: Tensor, data: Table) -> None:
+    """Texts of the training are answered better than others: what is promised on them would not hold."""
+    known = count_seen(seen, data.examples)
+    if 2 * known > len(data.examples):
+        raise DataError(
+            f"Calibration should have texts that the model was not trained on. Found {known} of {len(data.examples)} "
+            f"in {data.name} that it was. Keep some texts apart before training."
+        )
+    if known:
+        warnings.warn(
+            f"{known} of {len(data.examples)} texts in {data.name} are among those the model was trained on: what is "
+            "promised may not hold. Leave them out.",
+            SeenTexts,
+            stacklevel=3,
+        )
+
+
 def certify(
-    engine: Engine, tokens: Tokens, truth: Sequence[int] | None, request: Request, data: str, batch_size: int
+    engine: Engine,
+    tokens: Tokens,
+    truth: Sequence[int] | None,
+    request: Request,
+    data: str,
+    batch_size: int,
+    fingerprint: str,
 ) -> Certified:
-    """The policy of a request, for this model on this engine."""
+    """The policy of a request, for the model of this fingerprint on this engine."""
     exits = tuple(depth for depth in engine.trained if depth < engine.depth)
     if not exits:
         raise ConfigError(
@@ -86,21 +124,9 @@ def certify(
         )
     if truth is not None and len(truth) != len(tokens):
         raise DataError(f"Every text should have a label. Found {len(truth)} labels of {len(tokens)} texts.")
-    names = SCORED if request.policy == AUTO else (request.policy,)
-    # Before the layers run, because too few texts are refused.
-    selection, _ = divided(len(tokens), request.terms, min(FINALISTS, len(names)))
+    _selection(len(tokens), request)  # before the layers run, because too few texts are refused
     pooled = pool(engine, tokens, batch_size, [*exits, engine.depth])
-    answers = np.stack([pooled.outputs[depth].logits.argmax(dim=1).numpy() for depth in (*exits, engine.depth)])
-    right = None if truth is None else answers == np.asarray(truth)  # (E + 1, N)
-    harm = differs(answers) if request.risk == DISAGREEMENT else drops(_given(right))
-    known = evidence(harm, exits, engine.depth, right=right)
-    # Where there are no labels, to be right is to say what the last exit says.
-    wanted = torch.from_numpy(answers[-1] if truth is None else np.asarray(truth))  # (N,)
-    fitted = _fit(names, _rows(pooled, selection), wanted[torch.from_numpy(selection)], exits)
-    chosen, calibration = calibrate_best(
-        {name: _scores(name, pooled, exits, fitted.get(name)) for name in names}, known, request.terms
-    )
-    tensors = dict(fitted.get(chosen, {})) if calibration.thresholds else {}
+    chosen, calibration, tensors = choose(pooled, truth, request)
     settings: dict[str, int | float | str] = {"patience": PATIENCE} if chosen == "patient-confidence" else {}
     if tensors:
         settings["fitted"] = digest(tensors)
@@ -110,12 +136,35 @@ def certify(
         layers=engine.depth,
         risk=request.risk,
         engine=engine.name,
-        fingerprint=engine.fingerprint(),
+        fingerprint=fingerprint,
         data=data,
         sha256=_sha256(tokens, truth),
         settings=settings,
     )
     return Certified(certificate, tensors)
+
+
+def choose(pooled: Pooled, truth: Sequence[int] | None, request: Request) -> tuple[str, Calibration, dict[str, Tensor]]:
+    """The policy of a request, its calibration and what was fitted for it, from what all exits say of the texts."""
+    *below, last = sorted(pooled.outputs)
+    exits, names = tuple(below), request.policies
+    answers = np.stack([pooled.outputs[depth].logits.argmax(dim=1).numpy() for depth in (*exits, last)])
+    right = None if truth is None else answers == np.asarray(truth)  # (E + 1, N)
+    harm = differs(answers) if request.risk == DISAGREEMENT else drops(_given(right))
+    known = evidence(harm, exits, last, right=right)
+    # Where there are no labels, to be right is to say what the last exit says.
+    wanted = torch.from_numpy(answers[-1] if truth is None else np.asarray(truth))  # (N,)
+    selection = _selection(len(wanted), request)
+    fitted = _fit(names, rows_of(pooled, selection), wanted[torch.from_numpy(selection)], exits)
+    chosen, calibration = calibrate_best(
+        {name: _scores(name, pooled, exits, fitted.get(name)) for name in names}, known, request.terms
+    )
+    return chosen, calibration, dict(fitted.get(chosen, {})) if calibration.thresholds else {}
+
+
+def _selection(texts: int, request: Request) -> NDArray[np.int64]:
+    """The texts on which policies are fitted and ranked; too few texts are refused."""
+    return divided(texts, request.terms, min(FINALISTS, len(request.policies)))[0]
 
 
 def _fit(names: Sequence[str], pooled: Pooled, wanted: Tensor, exits: Sequence[int]) -> dict[str, Mapping[str, Tensor]]:
@@ -134,7 +183,7 @@ def _scores(name: str, pooled: Pooled, exits: tuple[int, ...], tensors: Mapping[
     return partial(scores, made, pooled) if name in REMEMBERING else scores(made, pooled, exits)
 
 
-def _rows(pooled: Pooled, rows: NDArray[np.int64]) -> Pooled:
+def rows_of(pooled: Pooled, rows: NDArray[np.int64]) -> Pooled:
     """Some of the texts."""
     chosen = torch.from_numpy(rows)
     batch = pooled.batch

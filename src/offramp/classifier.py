@@ -5,6 +5,7 @@ A scikit-learn classifier over texts. `offramp train` and the other verbs are th
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,11 +17,12 @@ import numpy as np
 import torch
 from sklearn.base import BaseEstimator, ClassifierMixin
 
-from offramp.calibration import PATIENCE, SCORED, Request, certify
+from offramp.calibration import SCORED, Request, certify, check_unseen
 from offramp.config import DEFAULT_RECIPE, Config, changes, load_recipe, override
 from offramp.data.labels import Labels
+from offramp.data.seen import digests
 from offramp.data.sources import Table, read
-from offramp.data.tokens import Tokens, warn_of_cuts
+from offramp.data.tokens import Tokens, tokenizer_digest, warn_of_cuts
 from offramp.encoder.load import load_backbone, load_tokenizer
 from offramp.errors import ConfigError, DataError, ModelError, TrainingError, unknown_name
 from offramp.exits import checkpoint
@@ -34,6 +36,7 @@ from offramp.optimise.saved_state import SavedState
 from offramp.optimise.static import Static, check_static, full_model, remove_stages
 from offramp.policies import POLICIES, policy
 from offramp.policies.certificate import Certificate
+from offramp.policies.patient_confidence import PATIENCE
 from offramp.policies.scored import Scored
 from offramp.preparation import (
     as_examples,
@@ -46,14 +49,15 @@ from offramp.preparation import (
     token_limit,
     tokenise,
 )
-from offramp.report.curve import Curve, Point, auroc
+from offramp.report.curve import Curve
 from offramp.report.metrics import Evaluation, scores
 from offramp.runtime import certified
 from offramp.runtime.certified import Certified
 from offramp.runtime.engine import Engine, answers, pool, run
 from offramp.runtime.exported import Comparison, export, is_exported, load_exported, refuse
-from offramp.runtime.sweep import Make, Measured, sweep
-from offramp.runtime.torch_engine import TorchEngine
+from offramp.runtime.sweep import Make
+from offramp.runtime.torch_engine import TorchEngine, set_threads
+from offramp.speed_curve import speed_curve
 from offramp.types import Decision, Example, Label, Policy
 
 Texts = Sequence[str] | Sequence[tuple[str, str]] | Sequence[Example]
@@ -78,7 +82,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     >>> from offramp import Classifier
     >>> texts = ["I love it", "what a joy", "so good", "I hate it", "what a pain", "so bad"]
     >>> labels = ["yes", "yes", "yes", "no", "no", "no"]
-    >>> classifier = Classifier(settings={"optimise.epochs": 1}).fit(texts, labels)
+    >>> classifier = Classifier("ce", settings={"optimise.epochs": 1}).fit(texts, labels)
     >>> set(classifier.predict(["love", "hate"])) <= {"no", "yes"}
     True
     """
@@ -198,7 +202,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 static = Static(config, objective, learn_tokens, held_tokens, score, tokenizer, training, watch)
                 model, result = static.run(model, resume)
         self._adopt(model, tokenizer, config)
-        self.held_out_ = read(held)
+        self.held_out_, self.seen_ = read(held), digests([*learn, *held])
         if folder:
             saved = SavedState(folder / "training")
             try:
@@ -224,7 +228,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if result is not None:
             claim(training, config, fingerprint(learn, held), resume=True)
             self._adopt(*checkpoint.load(folder))
-            self.held_out_ = read(held)
+            self.held_out_, self.seen_ = read(held), checkpoint.load_seen(folder)
             SavedState(training).remove()
             remove_stages(training)
         return result
@@ -239,6 +243,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.classes_ = np.array(self.labels_.names)
         self.max_tokens_ = made_of.max_tokens
         self.certified_: Certified | None = None
+        self.seen_: torch.Tensor | None = None
 
     # --- prediction
 
@@ -310,38 +315,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         name, make = self._swept(policy)
         truth = encode(self.labels_, data)
         tokens = self._tokenise(data.examples, warn=False)  # whoever asks has evaluated these texts
-        engine, certified = self.engine_, self.certified_
-        found = sweep(engine, tokens, make, None if certified is None else certified.policy(), self.batch_size)
-
-        def point(kind: str, ran: Measured, threshold: float | None = None) -> Point:
-            predicted, depths = ran.decision.logits.argmax(dim=1).tolist(), ran.decision.depth.tolist()
-            return Point.of(kind, truth, predicted, depths, ran.seconds, threshold)
-
-        swept = [point(name, ran, limit) for limit, ran in zip(found.thresholds, found.swept, strict=True)]
-        calibrated = None
-        if certified is not None and found.calibrated is not None:
-            calibrated = point(certified.certificate.policy, found.calibrated)
-        right = torch.tensor(truth)  # (N,)
-        return Curve(
-            policy=name,
-            points=sorted(swept, key=lambda p: p.mean_layers),
-            full=point("never", found.full),
-            truncated=[point("fixed", ran) for ran in found.truncated.values()],
-            calibrated=calibrated,
-            auroc={
-                depth: auroc(found.scores[depth].tolist(), (answer == right).tolist())
-                if depth in found.scores
-                else None
-                for depth, answer in found.answers.items()
-            },
-            layers=engine.depth,
-            texts=len(truth),
-            timed=found.timed,
-            rounds=found.rounds,
-            batch_size=self.batch_size,
-            engine=engine.name,
-            threads=getattr(engine, "threads", torch.get_num_threads()),
-        )
+        return speed_curve(self.engine_, tokens, truth, name, make, self.certified_, self.batch_size)
 
     # --- policy
 
@@ -361,9 +335,17 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self._check_fitted()
         request = Request.of(max_drop, max_disagreement, confidence, budget_layers, policy)
         truth = encode(self.labels_, data) if request.needs_labels else None
+        if self.seen_ is not None:
+            check_unseen(self.seen_, data)
         tokens = self._tokenise(data.examples)
-        self.certified_ = certify(self.engine_, tokens, truth, request, data.name, self.batch_size)
+        self.certified_ = certify(self.engine_, tokens, truth, request, data.name, self.batch_size, self.fingerprint())
         return self.certified_.certificate
+
+    def fingerprint(self) -> str:
+        """What tells this model, and how it reads texts, from any other: by it a certificate knows its model."""
+        self._check_fitted()
+        facts = [self.engine_.fingerprint(), tokenizer_digest(self.tokenizer_), self.max_tokens_]
+        return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
 
     @property
     def certificate(self) -> Certificate | None:
@@ -401,7 +383,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             return self.certified_.policy()
         fitted = None if self.certified_ is None else self.certified_.tensors_of(found["name"])
         return policy(
-            found["name"], found.get("threshold", 1.0), found.get("depth", 0), found.get("patience", 2), fitted
+            found["name"], found.get("threshold", 1.0), found.get("depth", 0), found.get("patience", PATIENCE), fitted
         )
 
     def _swept(self, name: str | None) -> tuple[str, Make]:
@@ -451,7 +433,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Write a model folder, with its certificate where it has one."""
         model = self._torch_model()
         refuse(Path(folder))
-        checkpoint.save(Path(folder), model, self.tokenizer_, self.config_)
+        checkpoint.save(Path(folder), model, self.tokenizer_, self.config_, seen=self.seen_)
         self.save_certificate(folder)
 
     def save_certificate(self, folder: str | Path) -> None:
@@ -476,7 +458,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if not 0 <= max_drop < 1:
             raise ConfigError(f"`max_drop` should be 0 or more and below 1. Found {max_drop:g}.")
         measured = None if data is None else self._compare(data, max_drop if int8 else None)
-        return export(Path(folder), model, self.tokenizer_, self.config_, int8, exits, measured)
+        return export(Path(folder), model, self.tokenizer_, self.config_, int8, exits, measured, self.seen_)
 
     def _compare(self, data: Table, most: float | None) -> Comparison:
         truth = encode(self.labels_, data)
@@ -496,8 +478,9 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     ) -> Classifier:
         """Read a model folder, as trained or as exported; `parameters` are the constructor's.
 
-        `threads` are those of an exported model, by default one per core. Without `certificate` the one in the folder
-        is not read, be it void or damaged: to calibrate again. Fitted again, it trains as the model was trained.
+        `threads` are by default one per core; of a model in torch they are those of the whole process. Without
+        `certificate` the one in the folder is not read, be it void or damaged: to calibrate again. Fitted again, it
+        trains as the model was trained.
         """
         home = Path(folder)
         if is_exported(home):
@@ -505,11 +488,14 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             classifier = cls._with(config, parameters)
             classifier._take(engine, tokenizer, config, made_of)
         else:
+            if threads is not None:
+                set_threads(threads)
             model, tokenizer, config = checkpoint.load(home)
             classifier = cls._with(config, parameters)
             classifier._adopt(model, tokenizer, config)
+        classifier.seen_ = checkpoint.load_seen(home)
         if certificate:
-            classifier.certified_ = certified.read(home, classifier.engine_)
+            classifier.certified_ = certified.read(home, classifier.engine_.name, classifier.fingerprint())
         return classifier
 
     @classmethod

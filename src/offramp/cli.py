@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from offramp.config import DEFAULT_RECIPE
-from offramp.errors import OfframpError, UserError
+from offramp.errors import Interrupted, OfframpError, UserError
 from offramp.study_cli import app as study_app
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ PolicyName = Annotated[
     str | None, typer.Option("--policy", help="When a text leaves: never, fixed, confidence, ... (docs/policies).")
 ]
 Threshold = Annotated[float | None, typer.Option(help="Score of the policy from which a text leaves.")]
-Threads = Annotated[int | None, typer.Option(help="Threads of an exported model; one per core unless given.")]
+Threads = Annotated[int | None, typer.Option(help="Threads to run with; one per core unless given.")]
 Depth = Annotated[int | None, typer.Option(help="`fixed`: the depth at which every text leaves.")]
 ModelFolder = Annotated[Path, typer.Argument(metavar="MODEL", help="Folder that `offramp train` wrote.")]
 
@@ -146,16 +146,8 @@ def calibrate(
     as_json: Json = False,
 ) -> None:
     """Choose when texts may leave, with a guarantee, from texts the model was not trained on."""
-    from offramp.data.sources import read
-
     classifier = _load(model, threads=threads, certificate=False)
-    columns = classifier.config_.data
-    table = read(
-        data,
-        text=text or columns.text,
-        label=label or columns.label,
-        labels_required=max_disagreement is None,
-    )
+    table = _read(classifier, data, text, label, labels_required=max_disagreement is None)
     found = classifier.calibrate(table, max_drop, max_disagreement, confidence, budget_layers, policy)
     classifier.save_certificate(model)
     if as_json:
@@ -190,7 +182,8 @@ def export(
         _print_json({"out": str(out), **found})
         return
     for name, value in found.items():
-        typer.echo(f"{name:<28} {value:.4f}" if isinstance(value, float) else f"{name:<28} {value}")
+        shown = f"{value:.4f}" if isinstance(value, float) else str(value)
+        typer.echo(f"{name.replace('_', ' '):<16} {shown}")
     if classifier.certified_ is not None:
         typer.echo(f"The certificate is about the model in torch: run `offramp calibrate {out} DATA` again.")
     typer.echo(f"model {out}")
@@ -347,6 +340,9 @@ def main() -> NoReturn:
     except OfframpError as error:
         _say(f"error: {error}")
         sys.exit(1)
+    except Interrupted as error:
+        _say("Stopped. The run goes on from here with --resume.")
+        sys.exit(128 + error.signal)
     except KeyboardInterrupt:
         sys.exit(130)
     sys.exit(0)
@@ -436,11 +432,13 @@ def _exits(classifier: Classifier, given: str | None) -> list[int] | None:
     return list(certified.certificate.exits) if certified and certified.certificate.thresholds else None
 
 
-def _read(classifier: Classifier, data: str, text: list[str] | None, label: str | None) -> Table:
+def _read(
+    classifier: Classifier, data: str, text: list[str] | None, label: str | None, labels_required: bool = True
+) -> Table:
     from offramp.data.sources import read
 
     columns = classifier.config_.data
-    return read(data, text=text or columns.text, label=label or columns.label)
+    return read(data, text=text or columns.text, label=label or columns.label, labels_required=labels_required)
 
 
 def _write_report(

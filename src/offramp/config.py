@@ -215,6 +215,8 @@ class Stage2Config:
     "Texts in a batch."
     lr: float = 1e-3
     "Peak learning rate."
+    least_updates: int = 300
+    "From few texts there are more epochs, until there are about this many updates. 0: no more."
     cache_gb: float = 20.0
     "Disk the frozen states may take, in GB; where they need more, they are computed again each epoch. 0: always so."
     keep_cache: bool = False
@@ -376,6 +378,7 @@ RANGES: dict[str, tuple[float, float]] = {
     "stage2.epochs": (1, 1e6),
     "stage2.batch_size": (1, 1e6),
     "stage2.lr": (0.0, 10.0),
+    "stage2.least_updates": (0, 1e9),
     "stage2.cache_gb": (0.0, 1e6),
     "compress.layers": (0, 1e3),
     "compress.heads": (0.0, 1.0),

@@ -7,6 +7,9 @@ OfframpError
 │   ├── ModelError       a model folder or a backbone that cannot be loaded
 │   └── MissingExtra     an optional dependency that is not installed
 └── TrainingError        the run cannot go on; the command line exits with 1
+
+KeyboardInterrupt
+└── Interrupted          the run was asked to stop, and its checkpoint is written; exits with 130 or 143
 """
 
 from __future__ import annotations
@@ -44,6 +47,14 @@ class MissingExtra(UserError):
 
 class TrainingError(OfframpError):
     """Training had to stop; the message names the last good checkpoint."""
+
+
+class Interrupted(KeyboardInterrupt):
+    """A run was asked to stop by a signal."""
+
+    def __init__(self, signal: int) -> None:
+        super().__init__(f"stopped by signal {signal}")
+        self.signal = signal
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> ConfigError:

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from transformers import PreTrainedTokenizerFast
 
-from offramp.data.tokens import CHUNK, Tokens, TruncationWarning, limit
+from offramp.data.tokens import CHUNK, Tokens, TruncationWarning, limit, tokenizer_digest
 from offramp.errors import ConfigError, DataError, ModelError
 from offramp.types import Example
 
@@ -164,3 +164,12 @@ def test_the_limit_is_the_smallest_of_the_three(
 ) -> None:
     tokenizer = make_tokenizer(**({"model_max_length": own} if own else {}))
     assert limit(tokenizer, positions, wanted) == usable
+
+
+def test_tokenizers_are_told_apart_by_what_they_make_of_texts_and_not_by_how_they_were_called(
+    make_tokenizer: Make,
+) -> None:
+    first, same, other = make_tokenizer(), make_tokenizer(), make_tokenizer(first=("x", "y"))
+    same(TEXTS, padding=True, truncation=True, max_length=5)
+    assert tokenizer_digest(first) == tokenizer_digest(same)
+    assert tokenizer_digest(first) != tokenizer_digest(other)

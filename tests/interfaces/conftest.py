@@ -164,6 +164,24 @@ def tables(tmp_path_factory: pytest.TempPathFactory, write_table: Callable[..., 
 
 
 @pytest.fixture(scope="session")
+def fresh() -> Toy:
+    """As `toy`, without the texts that `train.csv` holds."""
+    seen = set(_toy(120)[0])
+
+    def make(n: int, seed: int = 5) -> tuple[list[str], list[str]]:
+        found = [row for row in zip(*_toy(2 * n, seed), strict=True) if row[0] not in seen][:n]
+        return [text for text, _ in found], [label for _, label in found]
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def held_out(tables: Path, write_table: Callable[..., Path], fresh: Toy) -> Path:
+    """Texts to calibrate on, more than the terms of the tests need."""
+    return write_table(tables / "held-out.csv", list(zip(*fresh(240), strict=True)))
+
+
+@pytest.fixture(scope="session")
 def train_arguments(backbone_folder: Path, tables: Path) -> Callable[..., list[object]]:
     """`train` on the toy problem with the small backbone."""
 
@@ -205,7 +223,13 @@ def model(trained: Trained) -> Path:
     return trained.folder
 
 
-STAGES = {"optimise.strategy": "two-stage", "stage2.objective": "acl-cl", "stage2.epochs": 2, "stage2.batch_size": 32}
+STAGES = {
+    "optimise.strategy": "two-stage",
+    "stage2.objective": "acl-cl",
+    "stage2.epochs": 2,
+    "stage2.batch_size": 32,
+    "stage2.least_updates": 0,
+}
 
 
 @pytest.fixture(scope="session")

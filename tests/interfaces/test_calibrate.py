@@ -26,12 +26,6 @@ Run = Callable[..., Any]
 LAX = ("--max-drop", 0.2)
 
 
-@pytest.fixture(scope="session")
-def held_out(tables: Path, write_table: Callable[..., Path], toy: Callable[..., Any]) -> Path:
-    """Texts to calibrate on, more than the terms of these tests need."""
-    return write_table(tables / "held-out.csv", list(zip(*toy(240, seed=5), strict=True)))
-
-
 @pytest.fixture
 def folder(staged: Any, tmp_path: Path) -> Path:
     """A model whose exits are all trained, to calibrate."""
@@ -189,8 +183,10 @@ def test_another_calibration_takes_the_place_of_the_first(offramp: Run, folder: 
     assert not [file for file in folder.iterdir() if file.name.startswith(".")]
 
 
-def test_a_disagreement_needs_no_labels(offramp: Run, folder: Path, write_table: Run, toy: Run, tmp_path: Path) -> None:
-    texts = toy(240, seed=5)[0]
+def test_a_disagreement_needs_no_labels(
+    offramp: Run, folder: Path, write_table: Run, fresh: Run, tmp_path: Path
+) -> None:
+    texts = fresh(240)[0]
     bare = write_table(tmp_path / "bare.csv", [(text,) for text in texts], ("text",))
     ran = offramp("calibrate", folder, bare, "--max-disagreement", 0.2, "--json")
     assert (ran.code, ran.err) == (0, "")
@@ -313,12 +309,12 @@ def test_a_certificate_that_was_cut_or_changed_anywhere_is_refused(certified: Pa
     for place in range(0, len(whole) - 2, 7):
         file.write_bytes(whole[:place])
         with pytest.raises(ModelError, match="cannot be read"):
-            read_certificate(certified, classifier.engine_)
+            read_certificate(certified, classifier.engine_.name, classifier.fingerprint())
         changed = bytearray(whole)
         changed[place] ^= 1
         file.write_bytes(changed)
         with pytest.raises(ModelError, match="cannot be read"):
-            read_certificate(certified, classifier.engine_)
+            read_certificate(certified, classifier.engine_.name, classifier.fingerprint())
 
 
 def test_a_promise_that_was_changed_by_hand_is_refused(offramp: Run, certified: Path, tables: Path) -> None:
@@ -363,7 +359,7 @@ def test_a_calibration_that_is_killed_leaves_no_certificate_beside_other_tensors
         moves.append(Path(target).name)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("offramp.runtime.certified.os.replace", killed)
+    monkeypatch.setattr("offramp.disk.os.replace", killed)
     with pytest.raises(KeyboardInterrupt):
         classifier.save_certificate(folder)
     assert moves == ["policy.safetensors"]
@@ -405,16 +401,44 @@ def test_too_few_texts_are_refused_before_a_layer_runs(
     refused(offramp("calibrate", folder, tables / "test.csv", "--max-drop", 0.02), "Found 30. Give at least ")
 
 
+def test_texts_of_the_training_are_counted_or_refused(
+    offramp: Run, folder: Path, tables: Path, write_table: Run, toy: Run, fresh: Run, tmp_path: Path
+) -> None:
+    refused(
+        offramp("calibrate", folder, tables / "train.csv", "--budget-layers", 3.5),
+        "should have texts that the model was not trained on. Found 120 of 120 in train.csv",
+    )
+    known, new = (list(zip(*found, strict=True)) for found in (toy(3), fresh(237)))
+    mixed = write_table(tmp_path / "mixed.csv", [*known, *new])
+    ran = offramp("calibrate", folder, mixed, *LAX, "--policy", "confidence")
+    assert ran.code == 0
+    assert "3 of 240 texts in mixed.csv are among those the model was trained on" in ran.err
+    Classifier.load(folder).save(tmp_path / "copy")
+    again = offramp("calibrate", tmp_path / "copy", tables / "train.csv", "--budget-layers", 3.5)
+    refused(again, "Found 120 of 120 in train.csv")
+
+
+def test_the_fingerprint_knows_how_texts_are_read(folder: Path) -> None:
+    classifier = Classifier.load(folder)
+    before = classifier.fingerprint()
+    classifier.max_tokens_ -= 1
+    shorter = classifier.fingerprint()
+    classifier.max_tokens_ += 1
+    assert classifier.fingerprint() == before != shorter
+    classifier.tokenizer_.add_tokens(["unheard"])
+    assert classifier.fingerprint() != before
+
+
 def test_a_model_with_one_trained_exit_cannot_be_calibrated(offramp: Run, model: Path, held_out: Path) -> None:
     refused(offramp("calibrate", model, held_out, *LAX), "should have a trained exit below the last")
     assert not (model / "certificate.json").exists()
 
 
 def test_labels_that_are_absent_or_unknown_are_a_sentence(
-    offramp: Run, folder: Path, write_table: Run, toy: Run, tmp_path: Path
+    offramp: Run, folder: Path, write_table: Run, fresh: Run, tmp_path: Path
 ) -> None:
     classifier = Classifier.load(folder)
-    bare = read([Example(text) for text in toy(240)[0]], labels_required=False)
+    bare = read([Example(text) for text in fresh(240)[0]], labels_required=False)
     with pytest.raises(DataError, match="Every text should have a label"):
         classifier.calibrate(bare, max_drop=0.2)
     odd = write_table(tmp_path / "odd.csv", [("film", "bad"), ("plot", "superb")])
@@ -443,9 +467,9 @@ def test_a_policy_that_calibration_fits_cannot_be_that_of_a_recipe(
 
 
 def test_few_texts_are_enough_for_a_budget(
-    offramp: Run, folder: Path, write_table: Run, toy: Run, tmp_path: Path
+    offramp: Run, folder: Path, write_table: Run, fresh: Run, tmp_path: Path
 ) -> None:
-    few = write_table(tmp_path / "few.csv", list(zip(*toy(4), strict=True)))
+    few = write_table(tmp_path / "few.csv", list(zip(*fresh(4), strict=True)))
     ran = offramp("calibrate", folder, few, "--budget-layers", 3.5, "--json")
     assert (ran.code, ran.err) == (0, "")
     assert (ran.json["selection"], ran.json["certification"]) == (1, 3)

@@ -58,16 +58,18 @@ def test_every_verb_has_its_help(offramp: Run, verb: str) -> None:
     assert "--json" in ran.out
 
 
-def test_an_interrupt_while_training_exits_with_130_and_leaves_a_run_to_resume(
-    start: Start, train_arguments: Callable[..., list[object]], tmp_path: Path
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_while_training_leaves_a_run_to_resume(
+    start: Start, train_arguments: Callable[..., list[object]], tmp_path: Path, number: int, code: int
 ) -> None:
     process = start(*train_arguments(tmp_path / "m", **{"optimise.epochs": 1000}))
     assert process.stderr is not None
     epochs = [process.stderr.readline()[:9] for _ in range(2)]  # the first one's checkpoint is on disk by then
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     out, err = process.communicate()
     assert epochs == ["epoch   1", "epoch   2"]
-    assert (process.returncode, out) == (130, "")
+    assert (process.returncode, out) == (code, "")
+    assert err.splitlines()[-1] == "Stopped. The run goes on from here with --resume."
     assert "Traceback" not in err
     assert list((tmp_path / "m" / "training").glob("checkpoint-*"))
     assert not checkpoint.is_model(tmp_path / "m")

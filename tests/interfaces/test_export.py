@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import shutil
 from collections.abc import Callable
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from offramp import Classifier
 from offramp.data.sources import read
@@ -17,11 +19,6 @@ from offramp.runtime.certified import VoidCertificate
 from offramp.types import Example
 
 Run = Callable[..., Any]
-
-
-@pytest.fixture(scope="session")
-def held_out(tables: Path, write_table: Callable[..., Path], toy: Callable[..., Any]) -> Path:
-    return write_table(tables / "held-out-to-export.csv", list(zip(*toy(240, seed=5), strict=True)))
 
 
 @pytest.fixture(scope="session")
@@ -126,7 +123,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
     def spy(*given: Any) -> dict[str, Any]:
         seen.extend(given)
-        return {"texts": 240, "accuracy in torch": 0.95, "accuracy in onnx int8": 0.94}
+        return {"texts": 240, "accuracy_before": 0.95, "accuracy_after": 0.94}
 
     monkeypatch.setattr("offramp.classifier.export", spy)
     return seen
@@ -156,10 +153,10 @@ def test_an_exit_fewer_in_8_bits_is_a_model_as_any(
     out, table = tmp_path / "small", read(held_out)
     found = Classifier.load(staged.folder).export(out, int8=True, exits=[2], data=table, max_drop=0.5)
     assert sorted(file.name for file in out.glob("*.onnx")) == ["exit-2.onnx", "exit-4.onnx"]
-    for name, folder in (("torch", staged.folder), ("onnx int8", out)):
+    for when, name, folder in (("before", "torch", staged.folder), ("after", "onnx int8", out)):
         loaded = Classifier.load(folder, policy="never")
         assert loaded.engine_.name == name
-        assert found[f"accuracy in {name}"] == (loaded.predict(table.examples) == table.labels).mean()
+        assert found[f"accuracy_{when}"] == (loaded.predict(table.examples) == table.labels).mean()
     assert found["texts"] == 240
     scored = offramp("evaluate", out, tables / "test.csv", "--threshold", 0, "--json").json
     assert [row["depth"] for row in scored["by_exit"]] == [2, 4]
@@ -176,8 +173,8 @@ def test_both_accuracies_are_told(offramp: Run, staged: Any, held_out: Path, tmp
     assert (ran.code, ran.err) == (0, "")
     assert [line.split() for line in ran.out.splitlines()] == [
         ["texts", "240"],
-        ["accuracy", "in", "torch", "0.9500"],
-        ["accuracy", "in", "onnx", "int8", "0.9400"],
+        ["accuracy", "before", "0.9500"],
+        ["accuracy", "after", "0.9400"],
         ["model", str(tmp_path / "m")],
     ]
     assert (asked[4], asked[6].most, len(asked[6].tokens)) == (True, 0.02, 240)
@@ -185,8 +182,8 @@ def test_both_accuracies_are_told(offramp: Run, staged: Any, held_out: Path, tmp
     assert found == {
         "out": str(tmp_path / "m"),
         "texts": 240,
-        "accuracy in torch": 0.95,
-        "accuracy in onnx int8": 0.94,
+        "accuracy_before": 0.95,
+        "accuracy_after": 0.94,
     }
 
 
@@ -269,10 +266,19 @@ def test_a_trained_model_does_not_go_into_the_folder_of_an_exported_one(
 
 
 @pytest.mark.parametrize("threads", [0, -2])
-def test_threads_are_one_or_more(offramp: Run, exported: Path, tables: Path, threads: int) -> None:
-    for verb in ("evaluate", "predict", "calibrate"):
-        ran = offramp(verb, exported, tables / "test.csv", "--threads", threads)
+def test_threads_are_one_or_more(offramp: Run, exported: Path, staged: Any, tables: Path, threads: int) -> None:
+    for verb, folder in itertools.product(("evaluate", "predict", "calibrate"), (exported, staged.folder)):
+        ran = offramp(verb, folder, tables / "test.csv", "--threads", threads)
         refused(ran, f"`threads` should be at least 1. Found {threads}.")
+
+
+def test_threads_of_a_model_in_torch_are_those_of_the_process(staged: Any) -> None:
+    before = torch.get_num_threads()
+    try:
+        Classifier.load(staged.folder, threads=3)
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)
 
 
 def test_threads_do_not_change_answers(exported: Path, toy: Run) -> None:

@@ -16,13 +16,14 @@ Run = Callable[..., Any]
 
 SLOW = ("ce-paper", "lacon-paper", "lacon-fusion-paper", "leam-paper", "lsan", "lsan-paper", "ce-cl-paper")
 SINGLE = [name for name in recipes() if load_recipe(name).optimise.strategy == "single"]
-CHOSEN = [*SINGLE, "acl-multi-exit", "jt", "alt"]  # a plan of each kind; the others differ in what the exits learn
+SOME = {*(name for name in SINGLE if not name.endswith("-paper")), "acl-multi-exit", "jt", "alt"}
+# The papers' values train for longer, and the other plans differ in what the exits learn.
+EVERY = [pytest.param(name, marks=pytest.mark.slow if name in SOME else pytest.mark.long) for name in recipes()]
 # The rate of a paper that fine-tunes RoBERTa-large: 170 updates with it move a small backbone too little.
 ELSE = {"scl-paper": ["--set", "optimise.lr_backbone=1e-4", "--set", "optimise.lr_exit=1e-3"]}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("recipe", CHOSEN)
+@pytest.mark.parametrize("recipe", EVERY)
 def test_a_recipe_learns_300_questions_far_beyond_the_majority_class(
     offramp: Run, real_data: Path, tmp_path: Path, recipe: str
 ) -> None:
@@ -40,8 +41,7 @@ def test_a_recipe_learns_300_questions_far_beyond_the_majority_class(
     assert [exit["depth"] for exit in found["by_exit"] if exit["trained"]] == wanted
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("recipe", CHOSEN)
+@pytest.mark.parametrize("recipe", EVERY)
 def test_a_recipe_runs_on_300_pairs(offramp: Run, real_data: Path, tmp_path: Path, recipe: str) -> None:
     quick = ["--set", "data.cap=300", "--set", "optimise.epochs=1", "--set", "data.max_length=32"]
     data = real_data / "rte" / "train.parquet"

@@ -37,6 +37,7 @@ SETTINGS = {
         "optimise.strategy=two-stage",
         "optimise.epochs=1",
         "stage2.epochs=3",
+        "stage2.least_updates=0",
         "stage2.batch_size=12",
         "stage2.scope=exact",
         "stage2.soft=0.5",
@@ -182,7 +183,7 @@ def test_no_moment_to_be_killed_is_a_bad_one(
     fit: Callable[..., Any], whole: Callable[[str], Whole], tmp_path: Path, recipe: str
 ) -> None:
     moments = list(enumerate(whole(recipe).moments, start=1))
-    for number, moment in moments[:: max(1, len(moments) // 40)]:  # spread over the run; all of them take long
+    for number, moment in moments[:: max(1, len(moments) // 20)]:  # spread over the run; all of them take long
         out = tmp_path / str(number)
         assert fit(out, recipe, kill_at=number).code == KILLED
         ended = fit(out, recipe)

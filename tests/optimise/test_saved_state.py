@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from offramp.errors import ModelError, TrainingError
-from offramp.optimise.saved_state import SavedState, replace_text
+from offramp.optimise.saved_state import SavedState
 
 TENSORS = {"model/weight": torch.arange(6.0).view(2, 3), "random/torch": torch.get_rng_state()}
 
@@ -95,14 +95,6 @@ def test_a_place_that_cannot_be_written_is_a_training_error(tmp_path: Path) -> N
     (tmp_path / "file").touch()
     with pytest.raises(TrainingError, match=r"could not be written to `.*file/training`.*no checkpoint yet"):
         SavedState(tmp_path / "file" / "training").write(1, TENSORS, {})
-
-
-def test_a_text_is_replaced_whole(tmp_path: Path) -> None:
-    file = tmp_path / "log.jsonl"
-    for text in ("one\n", "", "two\nthree\n"):
-        replace_text(file, text)
-        assert file.read_text() == text
-        assert names(tmp_path) == ["log.jsonl"]
 
 
 # A model that is replaced.

@@ -16,7 +16,13 @@ from offramp.optimise.strategies import STRATEGIES, plan
 from offramp.types import EpochRecord, StepRecord
 
 LAYERS = 3
-QUICK = {"optimise__epochs": 2, "stage2__epochs": 3, "stage2__batch_size": 16, "stage2__lr": 1e-2}
+QUICK = {
+    "optimise__epochs": 2,
+    "stage2__epochs": 3,
+    "stage2__batch_size": 16,
+    "stage2__lr": 1e-2,
+    "stage2__least_updates": 0,
+}
 
 
 class Diary:
@@ -123,6 +129,13 @@ def test_the_second_stage_takes_any_objective(run: Callable[..., Any], objective
     assert last.phase == "exits"
     assert (last.angle is not None) == (scope == "exact")
     assert set(last.cosines) == ({"exit-1", "exit-2"} if scope == "exact" else set())
+
+
+@pytest.mark.parametrize(("least", "epochs"), [(0, 3), (9, 3), (10, 4), (20, 7)])
+def test_from_few_texts_the_second_stage_has_more_epochs(run: Callable[..., Any], least: int, epochs: int) -> None:
+    """48 texts in batches of 16 make 3 updates per epoch."""
+    _, diary = run("two-stage", stage2__least_updates=least)
+    assert [record.epoch for record in diary.epochs if record.phase == "exits"] == list(range(1, epochs + 1))
 
 
 def test_states_from_disk_and_states_walked_anew_train_alike(

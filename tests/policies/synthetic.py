@@ -83,8 +83,47 @@ def prior(logits: Floats, exits: tuple[int, ...]) -> Floats:
     return np.stack([guess + 0.05 * depth for depth in exits])
 
 
-STATELESS: dict[str, Scorer] = {"confidence": confidence, "entropy": entropy, "energy": energy, "prior": prior}
-STATEFUL: dict[str, Scorer] = {"patience": patience, "patient-confidence": patient_confidence}
+def margin(logits: Floats, exits: tuple[int, ...]) -> Floats:
+    """The top probability less the second."""
+    two = np.sort(_probabilities(logits[[depth - 1 for depth in exits]]), axis=2)[:, :, -2:]
+    found: Floats = two[:, :, 1] - two[:, :, 0]
+    return found
+
+
+def anchor(logits: Floats, exits: tuple[int, ...]) -> Floats:
+    """A margin of cosines: of the logits' direction with the axes, so that their length plays no part."""
+    here = logits[[depth - 1 for depth in exits]]
+    two = np.sort(here / np.linalg.norm(here, axis=2, keepdims=True), axis=2)[:, :, -2:]
+    found: Floats = two[:, :, 1] - two[:, :, 0]
+    return found
+
+
+def learned(logits: Floats, exits: tuple[int, ...]) -> Floats:
+    """A probability to be right, weighed from several scores with weights of each exit's own."""
+    weights = np.random.default_rng(2).uniform(0.5, 1.5, size=(LAYERS, 2))
+    own = weights[[depth - 1 for depth in exits]]
+    sure = own[:, :1] * margin(logits, exits) + own[:, 1:] * entropy(logits, exits) + 0.1 * np.array(exits)[:, None]
+    found: Floats = 1 / (1 + np.exp(1 - 2 * sure))
+    return found
+
+
+def vote(logits: Floats, exits: tuple[int, ...]) -> Floats:
+    """The votes for the answer over the root of how many voted."""
+    answers = logits[[depth - 1 for depth in exits]].argmax(axis=2)
+    same = [(answers[: place + 1] == answers[place]).sum(axis=0) / np.sqrt(place + 1) for place in range(len(exits))]
+    return np.stack(same)
+
+
+STATELESS: dict[str, Scorer] = {
+    "confidence": confidence,
+    "entropy": entropy,
+    "margin": margin,
+    "energy": energy,
+    "anchor": anchor,
+    "learned": learned,
+    "prior": prior,
+}
+STATEFUL: dict[str, Scorer] = {"patience": patience, "patient-confidence": patient_confidence, "vote": vote}
 SCORERS = STATELESS | STATEFUL
 
 

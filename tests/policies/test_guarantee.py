@@ -13,9 +13,11 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.stats import binom
 from tests.policies.synthetic import EXITS, LAYERS, SCORERS, Population
 
+from offramp.policies import POLICIES
 from offramp.policies import calibrate as module
 from offramp.policies.calibrate import calibrate_best
 from offramp.policies.evidence import differs, drops, evidence
+from offramp.policies.scored import Scored
 from offramp.policies.terms import Terms
 
 SPLITS, TEXTS, EPSILON, DELTA = 200, 400, 0.05, 0.1
@@ -71,7 +73,11 @@ def _measured(harms: ArrayLike, texts: int, epsilon: float) -> NDArray[np.float6
     return np.where(np.asarray(harms) <= epsilon * texts, 0.0, 1.0)
 
 
-@pytest.mark.parametrize("name", ["confidence", "energy"])
+def test_every_policy_with_a_threshold_is_put_to_the_test() -> None:
+    assert set(SCORERS) == {name for name, kind in POLICIES.items() if issubclass(kind, Scored)}
+
+
+@pytest.mark.parametrize("name", SCORERS)
 def test_the_check_fails_for_a_bound_that_is_none(pool: Population, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "p_values", _measured)
     assert too_often(true_risks(pool, [name]))

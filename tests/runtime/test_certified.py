@@ -69,9 +69,9 @@ def learned(engine: TorchEngine) -> Certified:
 
 
 def test_a_certificate_comes_back_as_it_was(engine: TorchEngine, tmp_path: Path) -> None:
-    assert read(tmp_path, engine) is None
+    assert read(tmp_path, engine.name, engine.fingerprint()) is None
     write(tmp_path, Certified(certificate(engine)))
-    found = read(tmp_path, engine)
+    found = read(tmp_path, engine.name, engine.fingerprint())
     assert found is not None
     assert found.certificate == certificate(engine)
     assert dict(found.tensors) == {}
@@ -83,7 +83,7 @@ def test_a_certificate_comes_back_as_it_was(engine: TorchEngine, tmp_path: Path)
 
 def test_tensors_come_back_to_the_bit(engine: TorchEngine, tmp_path: Path) -> None:
     write(tmp_path, learned(engine))
-    found = read(tmp_path, engine)
+    found = read(tmp_path, engine.name, engine.fingerprint())
     assert found is not None
     assert set(found.tensors) == set(heads())
     assert all(torch.equal(found.tensors[name], tensor) for name, tensor in heads().items())
@@ -96,7 +96,7 @@ def test_tensors_come_back_to_the_bit(engine: TorchEngine, tmp_path: Path) -> No
 
 def test_the_patience_is_the_certificates(engine: TorchEngine, tmp_path: Path) -> None:
     write(tmp_path, Certified(certificate(engine, policy="patient-confidence", settings={"patience": 3})))
-    found = read(tmp_path, engine)
+    found = read(tmp_path, engine.name, engine.fingerprint())
     assert found is not None
     policy = found.policy()
     assert isinstance(policy, PatientConfidence)
@@ -132,17 +132,17 @@ def test_a_certificate_is_void_beside_a_model_that_differs_in_anything(
     engine: TorchEngine, tmp_path: Path, change: Callable[[MultiExitModel], None]
 ) -> None:
     write(tmp_path, Certified(certificate(engine)))
-    assert read(tmp_path, engine) is not None
+    assert read(tmp_path, engine.name, engine.fingerprint()) is not None
     change(engine.model)
     with pytest.warns(VoidCertificate, match=r"is void.*Run `offramp calibrate` again\."):
-        assert read(tmp_path, engine) is None
+        assert read(tmp_path, engine.name, engine.fingerprint()) is None
 
 
 @pytest.mark.parametrize("name", ["onnx", "onnx int8"])
 def test_a_certificate_of_another_engine_is_void(engine: TorchEngine, tmp_path: Path, name: str) -> None:
     write(tmp_path, Certified(certificate(engine, engine=name)))
     with pytest.warns(VoidCertificate, match=f"{name}, not torch"):
-        assert read(tmp_path, engine) is None
+        assert read(tmp_path, engine.name, engine.fingerprint()) is None
 
 
 def test_a_fingerprint_is_the_same_after_disk(engine: TorchEngine, tmp_path: Path) -> None:
@@ -171,10 +171,10 @@ def test_a_certificate_that_was_changed_is_refused_though_it_could_be_one(
     other = json.loads(certificate(engine, **changes).to_json())
     file.write_text(json.dumps(other | {"seal": record["seal"]}, indent=1, ensure_ascii=False) + "\n", "utf-8")
     with pytest.raises(ModelError, match="it is not what was written"):
-        read(tmp_path, engine)
+        read(tmp_path, engine.name, engine.fingerprint())
     file.write_text(certificate(engine).to_json(), "utf-8")  # without a seal
     with pytest.raises(ModelError, match="it is not what was written"):
-        read(tmp_path, engine)
+        read(tmp_path, engine.name, engine.fingerprint())
 
 
 @pytest.mark.parametrize(
@@ -191,7 +191,7 @@ def test_a_policy_that_cannot_be_is_refused_when_it_is_read(
 ) -> None:
     write(tmp_path, Certified(certificate(engine, **changes)))
     with pytest.raises(ModelError, match=f"The certificate in `.*` cannot be read: .*{message}"):
-        read(tmp_path, engine)
+        read(tmp_path, engine.name, engine.fingerprint())
 
 
 @pytest.mark.parametrize("damage", [lambda c: c[:-1], lambda c: b"", lambda c: c[:40] + b"x" + c[41:], None])
@@ -205,7 +205,7 @@ def test_tensors_that_are_not_those_that_were_written_are_refused(
     else:
         file.write_bytes(damage(file.read_bytes()))
     with pytest.raises(ModelError, match=r"policy\.safetensors` (is not what was written|cannot be read)"):
-        read(tmp_path, engine)
+        read(tmp_path, engine.name, engine.fingerprint())
 
 
 def test_every_policy_that_can_be_certified_is_made_again_from_its_certificate(
@@ -220,6 +220,6 @@ def test_every_policy_that_can_be_certified_is_made_again_from_its_certificate(
         settings = {"fitted": digest(tensors)} if tensors else {}
         limits = {1: 1.0, 3: 1.0}
         write(tmp_path, Certified(certificate(engine, policy=name, thresholds=limits, settings=settings), tensors))
-        found = read(tmp_path, engine)
+        found = read(tmp_path, engine.name, engine.fingerprint())
         assert found is not None
         assert type(found.policy()) is POLICIES[name]

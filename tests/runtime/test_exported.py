@@ -43,7 +43,7 @@ def test_what_is_loaded_answers_as_torch_does(
     truth = run(TorchEngine(model), tokens, Never(), 8)
     comparison = Comparison(TorchEngine(model), tokens, truth.logits.argmax(dim=1).tolist(), 8, 0.0)
     found = export(tmp_path / "out", model, tokenizer, Config(), comparison=comparison)
-    assert found == {"texts": 50, "accuracy in torch": 1.0, "accuracy in onnx": 1.0}
+    assert found == {"texts": 50, "accuracy_before": 1.0, "accuracy_after": 1.0}
     assert is_exported(tmp_path / "out")
     engine, made_of, loaded, config = load_exported(tmp_path / "out", threads=1)
     assert (engine.name, engine.exits, engine.trained, engine.threads) == ("onnx", (1, 2), (1, 2), 1)
@@ -120,8 +120,8 @@ def test_a_loss_is_held_against_the_limit(
     if fine:
         assert comparison.of(Named()) == {  # type: ignore[arg-type]
             "texts": 50,
-            "accuracy in torch": before,
-            "accuracy in onnx int8": after,
+            "accuracy_before": before,
+            "accuracy_after": after,
         }
     else:
         with pytest.raises(ModelError, match=r"should lose at most 0\.01 of accuracy.*Nothing was written"):

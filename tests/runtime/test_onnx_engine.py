@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +13,17 @@ import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from tests.encoder.backbones import make_backbone, make_batch, take
+from tests.runtime.ruled import levels, rule, slowly
 from torch import Tensor
 
 from offramp.errors import ConfigError
 from offramp.exits.model import MultiExitModel, build
+from offramp.policies import POLICIES
 from offramp.policies.confidence import Confidence
 from offramp.policies.fixed import Fixed
 from offramp.policies.never import Never
 from offramp.policies.patience import Patience
+from offramp.policies.scored import Scored
 from offramp.runtime.onnx_engine import OnnxEngine, cores
 from offramp.runtime.onnx_export import export
 from offramp.runtime.torch_engine import decide
@@ -191,6 +195,44 @@ def test_what_a_policy_remembers_of_a_text_moves_along_with_it(
         best = torch.stack([output.logits.topk(2).values for output in model.outputs(batch).values()])  # (L, B, 2)
     assume(bool((best[..., 0] - best[..., 1] > 1e-5).all()))
     same(engine, model, batch, Patience(patience))
+
+
+@pytest.mark.parametrize("name", [name for name, kind in POLICIES.items() if issubclass(kind, Scored)])
+@few
+@given(
+    lengths=lengths,
+    seed=seeds,
+    spare=st.integers(0, 4),
+    exits=st.sets(st.integers(1, LAYERS), min_size=1).map(sorted),
+    ladder=st.lists(st.lists(st.floats(0, 1), min_size=LAYERS, max_size=LAYERS), min_size=2, max_size=3),
+    chance=st.randoms(use_true_random=False),
+)
+def test_under_every_policy_a_text_leaves_where_it_would_alone_and_no_earlier_when_thresholds_rise(
+    both: Get,
+    name: str,
+    lengths: list[int],
+    seed: int,
+    spare: int,
+    exits: list[int],
+    ladder: list[list[float]],
+    chance: random.Random,
+) -> None:
+    model, engine = both("bert", "mha")
+    batch, many = pairs(model, lengths, seed, spare), pairs(model, [1, 3, 5, 8, 13, 21] * 10, 7)
+    rising = [list(step) for step in zip(*(sorted(column) for column in zip(*ladder, strict=True)), strict=True)]
+    depths = []
+    for shares in rising:
+        thresholds = levels(model, many, name, exits, shares)
+        logits, left = slowly(model, batch, name, thresholds)
+        made = rule(model, name, thresholds)
+        order = chance.sample(range(len(batch)), len(batch))
+        cut = chance.randint(0, len(batch))
+        for rows in (range(len(batch)), *(part for part in (order, order[:cut], order[cut:]) if part)):
+            found = engine.decide(take(batch, list(rows)), made)
+            assert found.depth.tolist() == [left[row] for row in rows]
+            torch.testing.assert_close(found.logits, logits[list(rows)], **CLOSE)
+        depths.append(left)
+    assert all(low <= high for one in zip(*depths, strict=True) for low, high in pairwise(one))
 
 
 def test_texts_without_token_types_are_texts_of_type_0(both: Get) -> None:

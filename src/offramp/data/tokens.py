@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -138,6 +140,15 @@ class Tokens:
     def __len__(self) -> int:
         """Number of texts."""
         return len(self.offsets) - 1
+
+
+def tokenizer_digest(tokenizer: PreTrainedTokenizerBase) -> str:
+    """A hash of how texts become token ids."""
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    facts = dict(tokenizer.get_vocab()) if backend is None else json.loads(backend.to_str())
+    for setting in ("truncation", "padding"):  # of the last call, not of the tokenizer
+        facts.pop(setting, None)
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
 def warn_of_cuts(truncated: int, texts: int, max_length: int) -> None:

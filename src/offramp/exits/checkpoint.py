@@ -1,8 +1,9 @@
 """STATES -> REPRESENTATION, LOGITS AT EACH DEPTH: a model on disk.
 
-A model folder is Hugging Face's (`config.json`, `model.safetensors`, the tokenizer's files) with
-`offramp.toml`, the resolved configuration, and `offramp.json`, the manifest with every file's SHA-256. The manifest
-is written last: a folder without it is half-written or foreign, a folder that disagrees with it is damaged.
+A model folder is Hugging Face's (`config.json`, `model.safetensors`, the tokenizer's files) with `offramp.toml`, the
+resolved configuration, `seen.safetensors`, the hashes of the training texts, and `offramp.json`, the manifest with
+every file's SHA-256. The manifest is written last: a folder without it is half-written or foreign, a folder that
+disagrees with it is damaged.
 """
 
 from __future__ import annotations
@@ -19,15 +20,19 @@ from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
 
 from offramp import __version__
 from offramp.config import Config, from_mapping, to_toml
+from offramp.disk import flush, replace_file
 from offramp.encoder.load import quiet_loading
 from offramp.errors import ModelError, TrainingError
 from offramp.exits.model import MultiExitConfig, MultiExitModel
 
 MANIFEST = "offramp.json"
 SETTINGS = "offramp.toml"
+SEEN = "seen.safetensors"
 RUN = Path("training") / "run.json"  # what `optimise` writes first
 FORMAT = 1
 
@@ -42,8 +47,18 @@ def is_run(folder: Path) -> bool:
     return (folder / RUN).is_file()
 
 
-def save(folder: Path, model: MultiExitModel, tokenizer: Any, config: Config, weights: bool = True) -> None:
-    """Write a model folder; what else lies in it stays. Without weights, it is for an engine that has its own."""
+def save(
+    folder: Path,
+    model: MultiExitModel,
+    tokenizer: Any,
+    config: Config,
+    weights: bool = True,
+    seen: Tensor | None = None,
+) -> None:
+    """Write a model folder; what else lies in it stays. Without weights, it is for an engine that has its own.
+
+    `seen` are the hashes of the texts it was trained on.
+    """
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for left in folder.glob(".saving-*"):  # by a run that was killed
@@ -54,15 +69,16 @@ def save(folder: Path, model: MultiExitModel, tokenizer: Any, config: Config, we
                 (model if weights else model.config).save_pretrained(part)
                 tokenizer.save_pretrained(part)
             (part / SETTINGS).write_text(to_toml(config), "utf-8")
+            if seen is not None:
+                save_file({"digests": seen}, part / SEEN)
             names = sorted(p.name for p in part.iterdir())
             files = {file: _sha256(part / file) for file in names}
             (folder / MANIFEST).unlink(missing_ok=True)
             for file in names:
+                flush(part / file)
                 os.replace(part / file, folder / file)
         manifest = {"format": FORMAT, "offramp": __version__, "files": files}
-        waiting = folder / f".{MANIFEST}"
-        waiting.write_text(json.dumps(manifest, indent=1) + "\n", "utf-8")
-        os.replace(waiting, folder / MANIFEST)
+        replace_file(folder / MANIFEST, json.dumps(manifest, indent=1) + "\n")
     except (OSError, SafetensorError) as error:
         raise TrainingError(f"The model could not be written to `{folder}`: {error}.") from error
 
@@ -88,6 +104,14 @@ def load_without_weights(folder: Path) -> tuple[MultiExitConfig, Any, Config]:
             made_of = MultiExitConfig.from_pretrained(folder)
             tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
     return made_of, tokenizer, config
+
+
+def load_seen(folder: Path) -> Tensor | None:
+    """The hashes of the texts that the model of a verified folder was trained on; None where they are not told."""
+    if not (folder / SEEN).is_file():
+        return None
+    with _readable(folder):
+        return load_file(folder / SEEN)["digests"]
 
 
 @contextmanager

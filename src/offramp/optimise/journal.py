@@ -10,7 +10,7 @@ from typing import Protocol
 
 from accelerate import Accelerator
 
-from offramp.optimise.saved_state import replace_text
+from offramp.disk import replace_file
 from offramp.types import EpochRecord, StepRecord
 
 
@@ -48,7 +48,7 @@ class Journal:
                 except ValueError:
                     break  # torn by a kill
                 kept.append(line)
-        replace_text(log, "".join(f"{line}\n" for line in kept))
+        replace_file(log, "".join(f"{line}\n" for line in kept))
         self.accelerator.init_trackers("events")
 
     def start(self, updates: int, done: int) -> None:

@@ -35,6 +35,7 @@ from offramp.optimise.journal import Journal, Watch
 from offramp.optimise.place import Keeper, Place
 from offramp.optimise.saved_state import Checkpoint, SavedState
 from offramp.optimise.state_cache import Frozen, open_cache, remove_caches
+from offramp.optimise.stopping import Stop
 from offramp.optimise.strategies import Phase, plan
 from offramp.optimise.update import Update, rate
 from offramp.types import EpochRecord, Objective, StepRecord
@@ -83,7 +84,7 @@ class Loop:
         self.folder = folder
         self.saved = SavedState(folder) if folder else None
         self.shuffler = torch.Generator()
-        self.place = Place()
+        self.place, self.stop = Place(), Stop()
         self.best: dict[str, Tensor] = {}
         # Of a phase on a backbone that stands still.
         self.lessons: Frozen | None = None
@@ -152,6 +153,7 @@ class Loop:
             with ExitStack() as stack:
                 if phase.frozen:
                     self._open_states(phase, stack)
+                stack.enter_context(self.stop)
                 while self.place.epoch < settings.epochs and not self._tired(settings):
                     if self.place.batch == 0:
                         epoch_state = self.shuffler.get_state()
@@ -183,9 +185,10 @@ class Loop:
         if not phase.frozen:
             return self.config.optimise
         second = self.config.stage2
+        per_epoch = math.ceil(len(self.train) / second.batch_size)
         return replace(
             self.config.optimise,
-            epochs=second.epochs,
+            epochs=max(second.epochs, math.ceil(second.least_updates / per_epoch)),
             batch_size=second.batch_size,
             lr_exit=second.lr,
             accumulation=1,
@@ -247,8 +250,9 @@ class Loop:
             place.epoch_loss += sum(m.loss for m in measured)
             self.journal.step(record)
             due = settings.checkpoint_steps and place.update % settings.checkpoint_steps == 0
-            if due and place.batch < len(batches):
+            if (due and place.batch < len(batches)) or self.stop.signal is not None:
                 self._checkpoint(phase, update, epoch_state, began)
+            self.stop.check()
 
     def _gradients(self, scene: Scene, rows: list[int], settings: OptimiseConfig) -> Measured:
         """Leave the gradients of these texts; those that are more than a batch go through the gradient cache."""
@@ -339,6 +343,7 @@ class Loop:
         self.model.train(False)
         answers = {depth: torch.zeros(len(self.validation), dtype=torch.int64) for depth in phase.exits}
         for rows in sorted_batches(self.validation.lengths, 64):
+            self.stop.check()
             with self.accelerator.autocast():
                 if self.exam is None:
                     outputs = self.model.outputs(self.validation.batch(rows).to(self.accelerator.device), phase.exits)

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from offramp.config import Config, to_mapping
+from offramp.disk import replace_file
 from offramp.errors import ConfigError, DataError, ModelError
 from offramp.optimise.loop import Result
-from offramp.optimise.saved_state import replace_text
 from offramp.types import Example
 
 _RUN = "run.json"
@@ -64,7 +64,7 @@ def finished(folder: Path) -> Result | None:
 
 
 def _write(file: Path, facts: Mapping[str, Any]) -> None:
-    replace_text(file, json.dumps(facts, indent=1) + "\n")
+    replace_file(file, json.dumps(facts, indent=1) + "\n")
 
 
 def _changes(before: Mapping[str, Any], after: Mapping[str, Any], prefix: str = "") -> Iterable[str]:

@@ -7,7 +7,6 @@ flushed to the disk and renamed, so that a kill at any moment leaves the one bef
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Mapping
 from contextlib import suppress
@@ -18,6 +17,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from offramp.disk import flush
 from offramp.errors import ModelError, TrainingError
 
 _PREFIX, _BASE = "checkpoint-", "base"
@@ -63,10 +63,10 @@ class SavedState:
             save_file({name: t.contiguous() for name, t in tensors.items()}, part / "tensors.safetensors")
             (part / "facts.json").write_text(json.dumps(facts), "utf-8")
             for file in (part / "tensors.safetensors", part / "facts.json", part):
-                _flush(file)
+                flush(file)
             _discard(final)
             part.rename(final)
-            _flush(self.folder)
+            flush(self.folder)
         except (OSError, SafetensorError) as error:
             shutil.rmtree(part, ignore_errors=True)
             raise TrainingError(
@@ -108,13 +108,6 @@ def _load(folder: Path) -> Checkpoint:
         raise ModelError(f"The checkpoint `{folder}` is damaged: {error}. Remove it and train anew.") from error
 
 
-def replace_text(file: Path, text: str) -> None:
-    """Write a file so that a kill leaves the new one or the one before, never half of one."""
-    part = file.with_name(f".{file.name}")
-    part.write_text(text, "utf-8")
-    os.replace(part, file)
-
-
 def _discard(path: Path) -> None:
     """Remove a checkpoint; a kill does not leave half of it under its name."""
     part = path.with_name(f".part-{path.name}")
@@ -123,11 +116,3 @@ def _discard(path: Path) -> None:
         path.rename(part)
     for left in (path, part):
         shutil.rmtree(left, ignore_errors=True)
-
-
-def _flush(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

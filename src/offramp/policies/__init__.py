@@ -17,7 +17,7 @@ from offramp.policies.learned import Learned
 from offramp.policies.margin import Margin
 from offramp.policies.never import Never
 from offramp.policies.patience import Patience
-from offramp.policies.patient_confidence import PatientConfidence
+from offramp.policies.patient_confidence import PATIENCE, PatientConfidence
 from offramp.policies.prior import Prior
 from offramp.policies.scored import Scored
 from offramp.policies.vote import Vote
@@ -46,7 +46,7 @@ def policy(
     name: str,
     threshold: float | Mapping[int, float],
     depth: int = 0,
-    patience: int = 2,
+    patience: int = PATIENCE,
     tensors: Mapping[str, Tensor] | None = None,
 ) -> Policy:
     """The policy of this name, with the settings it takes.

@@ -97,8 +97,8 @@ def calibrate_best(policies: Mapping[str, Scores], evidence: Evidence, terms: Te
     if not drafts:
         least = evidence.cost[0] + terms.exit_cost * evidence.layer_cost if evidence.exits else evidence.cost[-1]
         raise ConfigError(
-            f"`budget` should be at least {least:.2f}, which is what it costs to leave at the first exit, or more for "
-            f"a policy that lets nobody leave there. Found {terms.budget:g}."
+            f"The budget should be at least {least:.2f}, which is what it costs to leave at the first exit, or more "
+            f"for a policy that lets nobody leave there. Found {terms.budget:g}."
         )
     finalists = sorted(drafts, key=lambda name: drafts[name].rank)[:count]
     kept = {name: _certified(drafts[name], len(selection), certification, count) for name in finalists}

@@ -13,6 +13,9 @@ from offramp.policies.confidence import confidence
 from offramp.policies.scored import Scored
 from offramp.types import Batch, ExitOutput
 
+PATIENCE = 2
+"""Exits in a row that should be sure, unless told."""
+
 
 class PatientConfidence(Scored):
     """The lowest top probability over the last `patience` exits that were read.
@@ -39,7 +42,7 @@ class PatientConfidence(Scored):
     (False, True)
     """
 
-    def __init__(self, thresholds: float | Mapping[int, float], patience: int = 2) -> None:
+    def __init__(self, thresholds: float | Mapping[int, float], patience: int = PATIENCE) -> None:
         super().__init__(thresholds)
         if patience < 1:
             raise ConfigError(f"`patience` should be 1 or more. Found {patience}.")

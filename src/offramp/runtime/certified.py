@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -19,10 +18,11 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
+from offramp.disk import replace_file
 from offramp.errors import ConfigError, ModelError
 from offramp.policies import policy
 from offramp.policies.certificate import Certificate
-from offramp.runtime.engine import Engine
+from offramp.policies.patient_confidence import PATIENCE
 from offramp.types import Policy
 
 CERTIFICATE, FITTED = "certificate.json", "policy.safetensors"
@@ -43,7 +43,7 @@ class Certified:
     def policy(self) -> Policy:
         """The policy that the certificate is about."""
         told = self.certificate
-        patience = int(told.settings.get("patience", 2))
+        patience = int(told.settings.get("patience", PATIENCE))
         return policy(told.policy, told.rule, patience=patience, tensors=self.tensors)
 
     def tensors_of(self, name: str) -> Mapping[str, Tensor] | None:
@@ -58,24 +58,24 @@ def write(folder: Path, certified: Certified | None) -> None:
         (folder / FITTED).unlink(missing_ok=True)
         if certified is not None:
             if certified.tensors:
-                _replace(folder / FITTED, _bytes(certified.tensors))
-            _replace(folder / CERTIFICATE, _sealed(certified.certificate))
+                replace_file(folder / FITTED, _bytes(certified.tensors))
+            replace_file(folder / CERTIFICATE, _sealed(certified.certificate))
     except OSError as error:
         raise ModelError(f"The certificate cannot be written to `{folder}`: {error.strerror or error}.") from error
 
 
-def read(folder: Path, engine: Engine) -> Certified | None:
-    """The certificate in the folder of this engine's model; None where there is none, or it is about something else."""
+def read(folder: Path, engine: str, fingerprint: str) -> Certified | None:
+    """The certificate in the folder of this model; None where there is none, or it is about something else."""
     if not (folder / CERTIFICATE).is_file():
         return None
     try:
         certificate = _unsealed((folder / CERTIFICATE).read_bytes())
     except (OSError, ValueError, RecursionError) as error:
         raise _damaged(folder, error) from error
-    if (certificate.fingerprint, certificate.engine) != (engine.fingerprint(), engine.name):
+    if (certificate.fingerprint, certificate.engine) != (fingerprint, engine):
         warnings.warn(
             f"The certificate in `{folder}` is void: it is about another model, or about this one on another engine "
-            f"({certificate.engine}, not {engine.name}). Run `offramp calibrate` again.",
+            f"({certificate.engine}, not {engine}). Run `offramp calibrate` again.",
             VoidCertificate,
             stacklevel=2,
         )
@@ -129,12 +129,3 @@ def _unsealed(content: bytes) -> Certificate:
     if content != _sealed(certificate):
         raise ValueError("it is not what was written")
     return certificate
-
-
-def _replace(file: Path, content: bytes) -> None:
-    waiting = file.with_name(f".{file.name}")
-    with waiting.open("wb") as handle:
-        handle.write(content)
-        handle.flush()
-        os.fsync(handle.fileno())
-    os.replace(waiting, file)

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
 from offramp.config import Config
 from offramp.data.tokens import Tokens
 from offramp.errors import ModelError
@@ -41,7 +43,7 @@ class Comparison:
                 f"{after:.4f} after, on {len(self.truth)} texts. Nothing was written: export without --int8, or allow "
                 "more with --max-drop."
             )
-        return {"texts": len(self.truth), "accuracy in torch": before, f"accuracy in {exported.name}": after}
+        return {"texts": len(self.truth), "accuracy_before": before, "accuracy_after": after}
 
     def _accuracy(self, engine: Engine) -> float:
         answers = run(engine, self.tokens, Never(), self.batch_size).logits.argmax(dim=1).tolist()
@@ -61,6 +63,7 @@ def export(
     int8: bool = False,
     exits: Sequence[int] | None = None,
     comparison: Comparison | None = None,
+    seen: Tensor | None = None,
 ) -> dict[str, float | int]:
     """Write a model as segments, with all that loading it takes, into a folder that holds nothing else."""
     try:
@@ -75,7 +78,7 @@ def export(
             else:
                 export_segments(model, made, exits)
             compared = {} if comparison is None else comparison.of(OnnxEngine(made))
-            checkpoint.save(made, model, tokenizer, config, weights=False)
+            checkpoint.save(made, model, tokenizer, config, weights=False, seen=seen)
             if folder.exists():
                 folder.rmdir()
             made.rename(folder)

@@ -1,8 +1,6 @@
 """MODEL -> FAST MODEL: batched early exit in onnxruntime.
 
-As in torch: texts that leave are compacted out of the batch, the rest are trimmed to their longest, and what the policy
-remembers of a text moves along. Whoever shares a batch, a text gets the same answer. An exit that was not exported is
-passed by.
+Whoever shares a batch, a text gets the same answer. An exit that was not exported is passed by.
 """
 
 from __future__ import annotations
@@ -23,6 +21,7 @@ from safetensors.torch import load
 from torch import Tensor
 
 from offramp.errors import ConfigError, MissingExtra, ModelError
+from offramp.runtime.compaction import walk
 from offramp.runtime.onnx_folder import LABELS, Manifest, read, segment_name
 from offramp.types import Batch, Decision, ExitOutput, Label, Policy
 
@@ -92,31 +91,7 @@ class OnnxEngine:
         """Run a batch under a policy; the last exit answers whoever did not leave before."""
         exits = set(self._manifest.trained if policy.trained_only else self.exits) or set(self.exits)
         self._refuse_exits_that_are_absent(policy)
-        logits = torch.empty(len(batch), len(self.labels))  # (B, C)
-        depths = torch.empty(len(batch), dtype=torch.int64)  # (B,)
-        rows = torch.arange(len(batch))  # who is still here
-        memory = policy.start(batch)  # (B, S)
-        hidden, mask = None, batch.mask.numpy()
-        for depth in self.exits:
-            hidden, output = self._run(depth, batch, hidden, mask)
-            last = depth == self.depth
-            if not last and not (depth in exits and policy.reads(depth)):
-                continue
-            leaving, memory = policy.leave(depth, output, memory)
-            if last or bool(leaving.all()):
-                logits[rows] = output.logits
-                depths[rows] = depth
-                break
-            if bool(leaving.any()):
-                gone, stay = leaving.nonzero()[:, 0], (~leaving).nonzero()[:, 0]
-                logits[rows[gone]] = output.logits[gone]
-                depths[rows[gone]] = depth
-                rows, memory = rows[stay], memory[stay]
-                mask = mask[stay.numpy()]  # (B', T)
-                width = int(mask.sum(axis=1).max())
-                mask = np.ascontiguousarray(mask[:, :width])
-                hidden = np.ascontiguousarray(hidden[stay.numpy(), :width])  # (B', T', H)
-        return Decision(logits=logits, depth=depths)
+        return walk(_Segments(self, batch), batch, policy, self.exits, exits, len(self.labels))
 
     @torch.inference_mode()
     def outputs(self, batch: Batch, depths: Collection[int] | None = None) -> dict[int, ExitOutput]:
@@ -128,10 +103,10 @@ class OnnxEngine:
         found, hidden = {}, None
         for depth in self.exits:
             if depth <= max(wanted):
-                hidden, found[depth] = self._run(depth, batch, hidden, batch.mask.numpy())
+                hidden, found[depth] = self.segment(depth, batch, hidden, batch.mask.numpy())
         return {depth: output for depth, output in found.items() if depth in wanted}
 
-    def _run(self, depth: int, batch: Batch, hidden: Array | None, mask: Array) -> tuple[Array, ExitOutput]:
+    def segment(self, depth: int, batch: Batch, hidden: Array | None, mask: Array) -> tuple[Array, ExitOutput]:
         """The segment that ends at this exit; the first one takes the batch, the others the states below them."""
         if hidden is None:
             given = {"ids": batch.input_ids.numpy(), "mask": mask}
@@ -155,6 +130,27 @@ class OnnxEngine:
                 f"The policy's exits should be among those that were exported ({known}). Found {absent[0]}. "
                 "Export it too, or choose one of these."
             )
+
+
+class _Segments:
+    """A batch on its way through the segments."""
+
+    def __init__(self, engine: OnnxEngine, batch: Batch) -> None:
+        self.engine, self.batch = engine, batch
+        self.hidden: Array | None = None  # (B, T, H)
+        self.mask: Array = batch.mask.numpy()  # (B, T)
+
+    def advance(self, depth: int, read: bool) -> ExitOutput | None:
+        # A segment ends with its exit: that is computed whether it is read or not.
+        self.hidden, output = self.engine.segment(depth, self.batch, self.hidden, self.mask)
+        return output if read else None
+
+    def keep(self, rows: Tensor) -> None:
+        assert self.hidden is not None
+        mask = self.mask[rows.numpy()]
+        width = int(mask.sum(axis=1).max())
+        self.mask = np.ascontiguousarray(mask[:, :width])
+        self.hidden = np.ascontiguousarray(self.hidden[rows.numpy(), :width])
 
 
 def cores() -> int:

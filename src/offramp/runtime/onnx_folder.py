@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from offramp import __version__
+from offramp.disk import flush, replace_file
 from offramp.errors import ModelError
 from offramp.types import Label
 
@@ -53,9 +53,9 @@ def write(folder: Path, manifest: Manifest, files: Mapping[str, bytes]) -> None:
         (folder / MANIFEST).unlink(missing_ok=True)
         for name, content in files.items():
             (folder / name).write_bytes(content)
-        waiting = folder / f".{MANIFEST}"
-        waiting.write_text(json.dumps({"format": FORMAT, "offramp": __version__, **fields}, indent=1) + "\n", "utf-8")
-        os.replace(waiting, folder / MANIFEST)
+            flush(folder / name)
+        facts = {"format": FORMAT, "offramp": __version__, **fields}
+        replace_file(folder / MANIFEST, json.dumps(facts, indent=1) + "\n")
     except OSError as error:
         raise ModelError(f"The exported model cannot be written to `{folder}`: {error.strerror or error}.") from error
 

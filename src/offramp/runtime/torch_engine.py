@@ -1,8 +1,4 @@
-"""MODEL -> FAST MODEL: batched early exit in torch.
-
-Texts that leave are compacted out of the batch, the rest are trimmed to their longest, and what the
-policy remembers of a text moves along. Whoever shares a batch, a text gets the same answer.
-"""
+"""MODEL -> FAST MODEL: batched early exit in torch. Whoever shares a batch, a text gets the same answer."""
 
 from __future__ import annotations
 
@@ -11,8 +7,11 @@ import json
 from collections.abc import Collection
 
 import torch
+from torch import Tensor
 
+from offramp.errors import ConfigError
 from offramp.exits.model import MultiExitModel
+from offramp.runtime.compaction import walk
 from offramp.types import Batch, Decision, ExitOutput, Policy
 
 
@@ -61,30 +60,30 @@ class TorchEngine:
         return self.model.outputs(batch.to(self.model.device), depths)
 
 
+def set_threads(threads: int) -> None:
+    """How many threads torch uses, in this process."""
+    if threads < 1:
+        raise ConfigError(f"`threads` should be at least 1. Found {threads}.")
+    torch.set_num_threads(threads)
+
+
 @torch.inference_mode()
 def decide(model: MultiExitModel, batch: Batch, policy: Policy) -> Decision:
     """Run a batch under a policy; the last exit answers whoever did not leave before."""
     every = range(1, model.depth + 1)
     exits = set(model.config.trained_exits if policy.trained_only else every) or set(every)
-    logits = torch.empty(len(batch), len(model.config.labels), device=batch.input_ids.device)  # (B, C)
-    depths = torch.empty(len(batch), dtype=torch.int64, device=batch.input_ids.device)  # (B,)
-    rows = torch.arange(len(batch), device=batch.input_ids.device)  # who is still here
-    memory = policy.start(batch).to(batch.input_ids.device)  # (B, S)
-    states = model.encoder.embed(batch)
-    for depth in every:
-        states = model.encoder.step(depth, states)
-        last = depth == model.depth
-        if not last and not (depth in exits and policy.reads(depth)):
-            continue
-        output = model.read(depth, states)
-        leaving, memory = policy.leave(depth, output, memory)
-        if last or bool(leaving.all()):
-            logits[rows] = output.logits.to(logits.dtype)
-            depths[rows] = depth
-            break
-        if bool(leaving.any()):
-            gone, stay = leaving.nonzero()[:, 0], (~leaving).nonzero()[:, 0]
-            logits[rows[gone]] = output.logits[gone].to(logits.dtype)
-            depths[rows[gone]] = depth
-            rows, memory, states = rows[stay], memory[stay], states.keep(stay)
-    return Decision(logits=logits, depth=depths)
+    return walk(_Layers(model, batch), batch, policy, every, exits, len(model.config.labels))
+
+
+class _Layers:
+    """A batch on its way through the layers."""
+
+    def __init__(self, model: MultiExitModel, batch: Batch) -> None:
+        self.model, self.states = model, model.encoder.embed(batch)
+
+    def advance(self, depth: int, read: bool) -> ExitOutput | None:
+        self.states = self.model.encoder.step(depth, self.states)
+        return self.model.read(depth, self.states) if read else None
+
+    def keep(self, rows: Tensor) -> None:
+        self.states = self.states.keep(rows)

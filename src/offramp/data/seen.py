@@ -1,0 +1,34 @@
+"""TEXT -> TOKENS, seen: which texts a model was trained on, as hashes.
+
+A certificate is only true of texts the model has not seen; the hashes go with the model, so that calibration can say
+when it is given others. They are 8 bytes per text, and tell whoever has a text whether it was among them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+
+import torch
+from torch import Tensor
+
+from offramp.types import Example
+
+
+def digests(examples: Iterable[Example]) -> Tensor:
+    """The sorted hashes of texts, each once, (N,)."""
+    return torch.tensor(sorted({_digest(example) for example in examples}), dtype=torch.int64)
+
+
+def count_seen(seen: Tensor, examples: Sequence[Example]) -> int:
+    """How many of these texts are among those with the hashes `seen`."""
+    known = set(seen.tolist())
+    return sum(_digest(example) in known for example in examples)
+
+
+def _digest(example: Example) -> int:
+    # Neither blanks nor capitals make a text new.
+    content = [None if text is None else " ".join(text.lower().split()) for text in (example.text, example.pair)]
+    found = hashlib.blake2b(json.dumps(content).encode(), digest_size=8).digest()
+    return int.from_bytes(found, "big", signed=True)

@@ -1,0 +1,26 @@
+"""Files that are whole or absent, never half: written under another name, flushed to the disk, then renamed."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def replace_file(file: Path, content: bytes | str) -> None:
+    """Write a file so that a kill or a power cut leaves the new one or the one before."""
+    part = file.with_name(f".{file.name}")
+    with part.open("wb") as handle:
+        handle.write(content.encode() if isinstance(content, str) else content)
+        handle.flush()
+        os.fsync(handle.fileno())
+    os.replace(part, file)
+    flush(file.parent)
+
+
+def flush(path: Path) -> None:
+    """Wait until a file, or the names in a folder, are on the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,54 @@
+"""The speed-quality curve of a model: a policy swept over its thresholds on labelled texts, timed and scored."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from offramp.data.tokens import Tokens
+from offramp.report.curve import Curve, Point, auroc
+from offramp.runtime.certified import Certified
+from offramp.runtime.engine import Engine
+from offramp.runtime.sweep import Make, Measured, sweep
+
+
+def speed_curve(
+    engine: Engine,
+    tokens: Tokens,
+    truth: Sequence[int],
+    name: str,
+    make: Make,
+    certified: Certified | None,
+    batch_size: int,
+) -> Curve:
+    """The curve of the policy `name`, which `make` makes with any thresholds; a certified one is a point beside it."""
+    found = sweep(engine, tokens, make, None if certified is None else certified.policy(), batch_size)
+
+    def point(kind: str, ran: Measured, threshold: float | None = None) -> Point:
+        predicted, depths = ran.decision.logits.argmax(dim=1).tolist(), ran.decision.depth.tolist()
+        return Point.of(kind, truth, predicted, depths, ran.seconds, threshold)
+
+    swept = [point(name, ran, limit) for limit, ran in zip(found.thresholds, found.swept, strict=True)]
+    calibrated = None
+    if certified is not None and found.calibrated is not None:
+        calibrated = point(certified.certificate.policy, found.calibrated)
+    right = torch.tensor(truth)  # (N,)
+    return Curve(
+        policy=name,
+        points=sorted(swept, key=lambda p: p.mean_layers),
+        full=point("never", found.full),
+        truncated=[point("fixed", ran) for ran in found.truncated.values()],
+        calibrated=calibrated,
+        auroc={
+            depth: auroc(found.scores[depth].tolist(), (answer == right).tolist()) if depth in found.scores else None
+            for depth, answer in found.answers.items()
+        },
+        layers=engine.depth,
+        texts=len(truth),
+        timed=found.timed,
+        rounds=found.rounds,
+        batch_size=batch_size,
+        engine=engine.name,
+        threads=getattr(engine, "threads", torch.get_num_threads()),
+    )

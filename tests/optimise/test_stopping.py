@@ -1,0 +1,92 @@
+"""A signal is heard between two updates: the checkpoint of that very update is written, and the run can go on."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from offramp.errors import Interrupted
+from offramp.exits.model import MultiExitModel
+from offramp.optimise.loop import Loop
+from offramp.optimise.saved_state import SavedState
+from offramp.optimise.stopping import SIGNALS, Stop
+from offramp.types import EpochRecord, StepRecord
+
+
+class Caller:
+    """A watch that signals at an update, or when an epoch was validated."""
+
+    def __init__(self, number: int, at: int = 0, epoch: int = 0) -> None:
+        self.number, self.at, self.after = number, at, epoch
+
+    def start(self, updates: int, done: int) -> None:
+        pass
+
+    def step(self, record: StepRecord) -> None:
+        if record.step == self.at:
+            signal.raise_signal(self.number)
+
+    def epoch(self, record: EpochRecord) -> None:
+        if record.epoch == self.after:
+            signal.raise_signal(self.number)
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+@pytest.mark.parametrize("at", [1, 2, 3, 4, 6])  # three updates make an epoch
+def test_a_signal_leaves_a_checkpoint_of_that_update_from_which_the_run_ends_as_it_would_have(
+    make_loop: Callable[..., Loop],
+    make_model: Callable[..., MultiExitModel],
+    tmp_path: Path,
+    number: signal.Signals,
+    at: int,
+) -> None:
+    whole, stopped, resumed = (make_model(layers=2) for _ in range(3))
+    make_loop(tmp_path / "whole", model=whole).run()
+    with pytest.raises(Interrupted) as caught:
+        make_loop(tmp_path / "half", model=stopped, watch=Caller(number, at)).run()
+    assert caught.value.signal == number
+    newest = SavedState(tmp_path / "half").newest()
+    assert newest is not None
+    assert newest.name == f"checkpoint-{at}"
+    make_loop(tmp_path / "half", model=resumed).run(resume=True)
+    for name, tensor in whole.state_dict().items():
+        assert torch.equal(resumed.state_dict()[name], tensor), name
+
+
+def test_a_signal_at_the_end_of_an_epoch_is_heard_in_the_next(make_loop: Callable[..., Loop], tmp_path: Path) -> None:
+    with pytest.raises(Interrupted):
+        make_loop(tmp_path, watch=Caller(signal.SIGINT, epoch=1)).run()
+    newest = SavedState(tmp_path).newest()
+    assert newest is not None
+    assert newest.name == "checkpoint-4"
+
+
+def test_handlers_are_put_back_and_a_second_signal_does_not_wait() -> None:
+    before = [signal.getsignal(number) for number in SIGNALS]
+    with Stop() as stop:
+        stop.check()
+        signal.raise_signal(signal.SIGTERM)
+        with pytest.raises(Interrupted) as first:
+            stop.check()
+        with pytest.raises(Interrupted) as second:
+            signal.raise_signal(signal.SIGINT)
+    assert (first.value.signal, second.value.signal) == (signal.SIGTERM, signal.SIGINT)
+    assert [signal.getsignal(number) for number in SIGNALS] == before
+
+
+def test_a_run_in_another_thread_leaves_the_handlers_alone() -> None:
+    before, seen = [signal.getsignal(number) for number in SIGNALS], []
+
+    def run() -> None:
+        with Stop():
+            seen.extend(signal.getsignal(number) for number in SIGNALS)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    assert seen == before
