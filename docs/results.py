@@ -5,11 +5,11 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-from offramp.study import load_study, plan, studies
-from offramp.study_document import as_markdown, headline
-from offramp.study_kinds import SCALES
-from offramp.study_pictures import picture
-from offramp.study_views import Shown
+from offramp.study.document import as_markdown, headline
+from offramp.study.kinds import SCALES
+from offramp.study.pictures import picture
+from offramp.study.runner import load_study, plan, studies
+from offramp.study.views import Shown
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "results"

@@ -511,4 +511,6 @@ def _check_policy(config: Config) -> None:
 
 def _written(value: Any) -> str:
     """A setting's value as it would stand on the command line."""
+    if isinstance(value, bool):
+        return str(value).lower()
     return json.dumps(list(value), ensure_ascii=False) if isinstance(value, list | tuple) else str(value)

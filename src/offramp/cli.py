@@ -17,7 +17,7 @@ import typer
 
 from offramp.config import DEFAULT_RECIPE
 from offramp.errors import Interrupted, OfframpError, UserError
-from offramp.study_cli import app as study_app
+from offramp.study.cli import app as study_app
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -121,6 +121,8 @@ class ObjectiveConfig:
     "lambda: share of the contrastive term, the cross entropy has 1 - lambda; in `lacon`, the weight of its `ler`."
     heads: int = 1
     "Slices of the representation that `icl` and `lacon` contrast apart; should divide its width."
+    parts: tuple[str, ...] = ("icl", "lcl", "ler")
+    "What `lacon` sums: `icl`, `lcl` and `ler`, or some of them, for an ablation."
     denominator: str = "others"
     "Over whom the contrast normalises: `others` (SCL eq. 3) or `all`, self included (ACL eq. 1)."
     reduction: str = "sum"
@@ -298,6 +300,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "exits.kind": ("linear", "mha", "match", "fusion", "leam", "lsan"),
     "exits.labels": ("random", "names"),
     "objective.name": ("ce", "scl", "acl", "acl-cl", "icl", "lcl", "ler", "lacon", "infonce", "distill"),
+    "objective.parts": ("icl", "lcl", "ler"),
     "objective.denominator": ("others", "all"),
     "objective.reduction": ("sum", "mean"),
     "objective.class_weights": ("none", "balanced"),

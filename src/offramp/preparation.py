@@ -212,6 +212,7 @@ def first_objective(config: Config, labels: Labels, learn: list[Example]) -> Ter
         temperature=settings.temperature,
         weight=settings.weight,
         heads=settings.heads,
+        parts=settings.parts,
         denominator=settings.denominator,
         reduction=settings.reduction,
         label_smoothing=settings.label_smoothing,

@@ -182,6 +182,11 @@ def test_a_wrong_policy_gets_a_sentence(fitted: Classifier, policy: dict[str, An
         fitted.set_params(**policy).predict(["good film"])
 
 
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_setting_may_be_true_or_false(kept: bool) -> None:
+    assert Classifier(settings={"stage2.keep_cache": kept}).config().stage2.keep_cache is kept
+
+
 def test_settings_may_be_a_mapping_or_a_list(backbone_folder: Path) -> None:
     mapping = Classifier("ce", str(backbone_folder), {"optimise.epochs": 3, "data.text": ("a, b", 'c "d"')}, seed=5)
     listed = Classifier(

@@ -45,7 +45,9 @@ def test_the_hyper_parameters_are_those_of_the_constructor(name: str) -> None:
     assert sorted(kind.hyper) == sorted(named)
     default = objective(name)
     for key in kind.hyper:  # each is kept under its name, and one that is given is the one that is kept
-        value = torch.ones(3) if key == "class_weights" else "other" if isinstance(getattr(default, key), str) else 3
+        mine = getattr(default, key)
+        value = ("lcl",) if isinstance(mine, tuple) else "other" if isinstance(mine, str) else 3
+        value = torch.ones(3) if key == "class_weights" else value
         assert getattr(objective(name, **{key: value}), key) is value
 
 
@@ -60,6 +62,26 @@ def test_defaults_are_the_papers() -> None:
     for name in ("acl", "acl-cl"):
         loss = objective(name)
         assert (loss.temperature, loss.weight, loss.denominator, loss.reduction) == (0.5, 0.02, "others", "sum")
+
+
+PARTS = [("icl", "lcl"), ("icl", "ler"), ("lcl", "ler"), ("icl",), ("lcl",), ("icl", "lcl", "ler")]
+
+
+@pytest.mark.parametrize("parts", PARTS)
+def test_lacon_is_the_sum_of_its_parts(make_batch: Callable[..., Any], parts: tuple[str, ...]) -> None:
+    output, labels = make_batch("lacon", LABELS)[:2]
+    settings = {"temperature": 0.2, "heads": 2}
+    alone = {name: objective(name, **settings)(output, labels).total.item() for name in ("icl", "lcl", "ler")}
+    expected = sum((0.3 if name == "ler" else 1.0) * alone[name] for name in parts)
+    found = objective("lacon", weight=0.3, parts=parts, **settings)(output, labels)
+    assert found.total.item() == pytest.approx(expected, rel=1e-6)
+    assert set(found.parts) == set(parts)
+
+
+@pytest.mark.parametrize("parts", [("ler",), ()])
+def test_lacon_sees_the_texts(parts: tuple[str, ...]) -> None:
+    with pytest.raises(ConfigError, match="`parts` should name icl or lcl"):
+        objective("lacon", parts=parts)
 
 
 @pytest.mark.parametrize("wrong", [{"denominator": "self"}, {"reduction": "max"}])

@@ -13,7 +13,7 @@ import torch
 from tests.study.tiny import names, write_study
 
 from offramp import cli
-from offramp.study import studies
+from offramp.study.runner import studies
 
 
 class Ran(NamedTuple):
@@ -47,7 +47,7 @@ def offramp(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """A study of one run and its results."""
-    from offramp import study
+    from offramp.study import runner as study
 
     home = tmp_path_factory.mktemp("made")
     folder = write_study(home / "studies", study={"note": "It differs in this."})

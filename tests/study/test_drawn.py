@@ -11,7 +11,7 @@ import pytest
 from offramp.data.sources import Table
 from offramp.data.tasks import TASKS
 from offramp.encoder.load import load_backbone, load_tokenizer
-from offramp.study_drawn import LAYERS, WIDTH, draw_backbone, draw_tokenizer, drawn_table
+from offramp.study.drawn import LAYERS, WIDTH, draw_backbone, draw_tokenizer, drawn_table
 
 HAN = re.compile("[\u4e00-\u9fff]")
 

@@ -9,8 +9,8 @@ import pytest
 from tests.study.tiny import CE, QUICK, SCL, write_study
 
 from offramp.errors import ConfigError
-from offramp.study_files import load_study
-from offramp.study_kinds import Axis, PaperScore, Probe
+from offramp.study.files import load_study
+from offramp.study.kinds import Axis, PaperScore, Probe
 
 
 def scales(**changes: Any) -> dict[str, Any]:

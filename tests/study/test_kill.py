@@ -74,7 +74,7 @@ def updates(results: Path) -> int:
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """A study and its results, made by a process that nobody disturbed."""
-    from offramp import study
+    from offramp.study import runner as study
 
     home = tmp_path_factory.mktemp("alone")
     folder = write_study(home / "studies", smoke={"set": SLOW, "seeds": 2}, ce=CE, scl=SCL)

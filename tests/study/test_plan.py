@@ -11,8 +11,8 @@ from tests.study.tiny import CE, QUICK, SCL, write_study
 
 from offramp.config import load_recipe
 from offramp.errors import ConfigError
-from offramp.study_files import load_study
-from offramp.study_plan import Run, plan
+from offramp.study.files import load_study
+from offramp.study.plan import Run, plan
 
 
 def runs(home: Path, scale: str = "smoke", **given: Any) -> list[Run]:

@@ -12,14 +12,15 @@ import pytest
 import torch
 from tests.study.tiny import CE, QUICK, SCL, names, timeless, write_study
 
-from offramp import study, study_run
 from offramp.config import from_mapping
 from offramp.data.tasks import TASKS
 from offramp.errors import ConfigError, DataError, TrainingError
-from offramp.study_data import Texts
-from offramp.study_drawn import drawn_table
-from offramp.study_kinds import Study
-from offramp.study_results import WORK
+from offramp.study import run as study_run
+from offramp.study import runner as study
+from offramp.study.data import Texts
+from offramp.study.drawn import drawn_table
+from offramp.study.kinds import Study
+from offramp.study.results import WORK
 
 
 @pytest.fixture(autouse=True)

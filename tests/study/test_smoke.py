@@ -9,13 +9,13 @@ from xml.etree import ElementTree
 import pytest
 import torch
 
-from offramp import study
 from offramp.data.tasks import TASKS
 from offramp.optimise.coherence import check
-from offramp.study_kinds import SCALES
-from offramp.study_pictures import picture
-from offramp.study_tables import tables
-from offramp.study_views import Shown
+from offramp.study import runner as study
+from offramp.study.kinds import SCALES
+from offramp.study.pictures import picture
+from offramp.study.tables import tables
+from offramp.study.views import Shown
 
 NAMES = study.studies()
 SPEC = {

@@ -10,14 +10,14 @@ from xml.etree import ElementTree
 import pytest
 from tests.study.tiny import CE, SCL, write_study
 
-from offramp.study import load_study, plan
-from offramp.study_document import as_html, as_markdown, headline
-from offramp.study_kinds import Study
-from offramp.study_pictures import picture
-from offramp.study_plan import Run
-from offramp.study_results import write
-from offramp.study_tables import geometry_table, tables
-from offramp.study_views import Shown
+from offramp.study.document import as_html, as_markdown, headline
+from offramp.study.kinds import Study
+from offramp.study.pictures import picture
+from offramp.study.plan import Run
+from offramp.study.results import write
+from offramp.study.runner import load_study, plan
+from offramp.study.tables import geometry_table, tables
+from offramp.study.views import Shown
 
 SVG = "{http://www.w3.org/2000/svg}"
 BASE = {"ce": 0.60, "scl": 0.62, "acl": 0.55}

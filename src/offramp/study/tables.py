@@ -7,9 +7,9 @@ from typing import Any
 
 from offramp.report.grid import NOTHING, Cell, Grid, Row, with_best
 from offramp.report.significance import Spread
-from offramp.study_kinds import Variant
-from offramp.study_results import Found
-from offramp.study_views import Column, Shown, written
+from offramp.study.kinds import Variant
+from offramp.study.results import Found
+from offramp.study.views import Column, Shown, written
 
 
 def tables(shown: Shown, geometry: bool = False) -> list[Grid]:

@@ -14,7 +14,7 @@ from offramp.data.sources import Table
 from offramp.data.tasks import load_task, task
 from offramp.optimise.run_folder import fingerprint
 from offramp.preparation import divide, scored
-from offramp.study_drawn import drawn_table
+from offramp.study.drawn import drawn_table
 from offramp.types import Example
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from offramp.errors import DataError
-from offramp.study_plan import Run
+from offramp.study.plan import Run
 
 WORK = ".work"
 

@@ -18,11 +18,11 @@ from offramp.data.tokens import TruncationWarning
 from offramp.encoder.load import quiet_loading
 from offramp.optimise.loop import Result
 from offramp.optimise.saved_state import replace_text
-from offramp.study_data import Texts, texts_of
-from offramp.study_drawn import draw_backbone
-from offramp.study_kinds import DRAWN
-from offramp.study_lock import locked
-from offramp.study_plan import Prior
+from offramp.study.data import Texts, texts_of
+from offramp.study.drawn import draw_backbone
+from offramp.study.kinds import DRAWN
+from offramp.study.lock import locked
+from offramp.study.plan import Prior
 
 
 def trained(texts: Texts, before: Prior | None, work: Path) -> tuple[Classifier, Result]:

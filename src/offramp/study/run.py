@@ -30,10 +30,10 @@ from offramp.report.geometry import geometry
 from offramp.report.history import History, read_history
 from offramp.report.metrics import Scores, scores
 from offramp.runtime.engine import pool
-from offramp.study_data import Texts, texts_of
-from offramp.study_kinds import BY_LABEL, PROBES
-from offramp.study_plan import Run
-from offramp.study_training import trained
+from offramp.study.data import Texts, texts_of
+from offramp.study.kinds import BY_LABEL, PROBES
+from offramp.study.plan import Run
+from offramp.study.training import trained
 
 BATCH = 64  # texts that are scored at once
 VERSIONS = ("torch", "transformers", "tokenizers", "accelerate", "numpy", "scikit-learn", "scipy")

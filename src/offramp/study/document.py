@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from offramp.errors import MissingExtra
 from offramp.report.grid import page
-from offramp.study_pictures import picture
-from offramp.study_tables import tables
-from offramp.study_views import Shown
+from offramp.study.pictures import picture
+from offramp.study.tables import tables
+from offramp.study.views import Shown
 
 
 def as_markdown(shown: Shown, geometry: bool = False) -> str:

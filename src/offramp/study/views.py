@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 from offramp.report.metrics import NAMES
 from offramp.report.significance import Comparison, Spread, against
-from offramp.study_kinds import Study, Value, Variant
-from offramp.study_plan import Run, plan
-from offramp.study_results import Found, found
+from offramp.study.kinds import Study, Value, Variant
+from offramp.study.plan import Run, plan
+from offramp.study.results import Found, found
 
 LABELS = {**NAMES, "minor_f1": "F1 of the rarest label", "major_f1": "F1 of the most frequent label"}
 

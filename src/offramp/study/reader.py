@@ -9,7 +9,7 @@ from typing import Any
 
 from offramp.config import describe, recipes
 from offramp.errors import ConfigError, unknown_name
-from offramp.study_kinds import Value
+from offramp.study.kinds import Value
 
 
 @dataclass(frozen=True)

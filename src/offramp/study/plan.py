@@ -18,7 +18,7 @@ from typing import Any
 from offramp.config import Config, from_mapping, load_recipe, to_mapping
 from offramp.data.tasks import TASKS
 from offramp.errors import ConfigError
-from offramp.study_kinds import Probe, Scale, Study, Value, Variant
+from offramp.study.kinds import Probe, Scale, Study, Value, Variant
 
 FORMAT = 1  # of what a result holds; another one makes every run new
 

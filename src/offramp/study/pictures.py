@@ -11,9 +11,9 @@ from offramp.report.canvas import Picture
 from offramp.report.exit_map import ExitMap
 from offramp.report.significance import Spread
 from offramp.report.study_figures import Panel, Point, angle_histograms, curves, maps
-from offramp.study_kinds import Value, Variant
-from offramp.study_results import Found
-from offramp.study_views import Column, Shown, written
+from offramp.study.kinds import Value, Variant
+from offramp.study.results import Found
+from offramp.study.views import Column, Shown, written
 
 MOMENTS = {"after": "after training", "training": "while training"}
 

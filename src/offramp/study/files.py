@@ -17,7 +17,7 @@ from typing import Any
 
 from offramp.data.tasks import TASKS
 from offramp.errors import ConfigError, unknown_name
-from offramp.study_kinds import (
+from offramp.study.kinds import (
     BY_LABEL,
     DATA,
     EXITS,
@@ -35,7 +35,7 @@ from offramp.study_kinds import (
     Study,
     Variant,
 )
-from offramp.study_reader import Reader, known, settings
+from offramp.study.reader import Reader, known, settings
 
 STUDY_KEYS = {f.name for f in fields(Study)} - {"name", "variants", "columns"}
 COLUMNS = (*METRICS, *BY_LABEL)

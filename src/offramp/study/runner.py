@@ -15,11 +15,11 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from offramp.errors import ConfigError, DataError, TrainingError, UserError
-from offramp.study_files import load_study, studies
-from offramp.study_jobs import Outcome, perform_all
-from offramp.study_kinds import Study
-from offramp.study_plan import Run, plan
-from offramp.study_results import WORK, Found, Shelf, found, read, write
+from offramp.study.files import load_study, studies
+from offramp.study.jobs import Outcome, perform_all
+from offramp.study.kinds import Study
+from offramp.study.plan import Run, plan
+from offramp.study.results import WORK, Found, Shelf, found, read, write
 
 __all__ = ["Ended", "Found", "Run", "Study", "load_study", "plan", "results", "run", "studies"]
 

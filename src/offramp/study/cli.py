@@ -14,7 +14,7 @@ import typer
 from offramp.errors import UserError
 
 if TYPE_CHECKING:
-    from offramp.study_views import Shown
+    from offramp.study.views import Shown
 
 app = typer.Typer(name="study", help="The papers' tables and figures: list, run, table, figure.", no_args_is_help=True)
 
@@ -27,7 +27,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 @app.command("list")
 def list_studies(as_json: Json = False) -> None:
     """List the studies that ship with offramp."""
-    from offramp.study import load_study, plan, studies
+    from offramp.study.runner import load_study, plan, studies
 
     found = [load_study(name) for name in studies()]
     if as_json:
@@ -55,7 +55,7 @@ def run_study(
     """Make the runs that are missing; a killed run goes on, a finished study does nothing."""
     from dataclasses import asdict
 
-    from offramp import study
+    from offramp.study import runner as study
 
     ended = study.run(study.load_study(name), scale, results, jobs, threads, only, limit, _say)
     if as_json:
@@ -79,7 +79,7 @@ def print_table(
     out: Annotated[Path | None, typer.Option(help="Write to this file instead of standard output.")] = None,
 ) -> None:
     """Print a study's tables as Markdown, or as an HTML page, with the paper's own numbers beside ours."""
-    from offramp.study_document import as_html, as_markdown
+    from offramp.study.document import as_html, as_markdown
 
     shown = _shown(name, scale, results)
     text = as_html(shown, geometry) if html else as_markdown(shown, geometry)
@@ -99,7 +99,7 @@ def draw_figure(
     """Draw a study's figure as SVG or PNG."""
     if out.suffix not in (".svg", ".png"):
         raise UserError(f"`--out` should be a file that ends in .svg or .png. Found `{out}`.")
-    from offramp.study_pictures import picture
+    from offramp.study.pictures import picture
 
     drawn = picture(_shown(name, scale, results))
     _write(out, drawn.png() if out.suffix == ".png" else drawn.svg().encode())
@@ -108,8 +108,8 @@ def draw_figure(
 
 def _shown(name: str, scale: str, results: Path) -> Shown:
     """A study with its results, of which there should be some."""
-    from offramp.study import load_study
-    from offramp.study_views import Shown
+    from offramp.study.runner import load_study
+    from offramp.study.views import Shown
 
     shown = Shown.of(load_study(name), scale, results)
     if not shown.results:

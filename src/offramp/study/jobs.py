@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import cast
 
 from offramp.errors import OfframpError, TrainingError, UserError
-from offramp.study_lock import locked
-from offramp.study_plan import Run
-from offramp.study_results import Shelf, work_folder, write
+from offramp.study.lock import locked
+from offramp.study.plan import Run
+from offramp.study.results import Shelf, work_folder, write
 
 VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
@@ -46,7 +46,7 @@ def perform_all(runs: Sequence[Run], results: Path, jobs: int, threads: int) -> 
 
 def complete(run: Run, results: Path) -> None:
     """Make a run's result, or take over one that somebody has made in the meantime."""
-    from offramp.study_run import perform
+    from offramp.study.run import perform
 
     work = work_folder(results) / run.key
     with locked(work):
