@@ -340,9 +340,6 @@ def main() -> NoReturn:
     except OfframpError as error:
         _say(f"error: {error}")
         sys.exit(1)
-    except Interrupted as error:
-        _say("Stopped. The run goes on from here with --resume.")
-        sys.exit(128 + error.signal)
     except KeyboardInterrupt:
         sys.exit(130)
     sys.exit(0)
@@ -383,8 +380,12 @@ def _train(
     validation_table = read(validation, **columns) if validation else None
     classifier = Classifier(recipe, backbone, [*settings, *extra], seed)
     before = resume and checkpoint.is_model(out)
-    with ProgressBar(_console()) as bar:
-        result = classifier.fit_table(train_table, validation_table, out, resume, overwrite, bar)
+    try:
+        with ProgressBar(_console()) as bar:
+            result = classifier.fit_table(train_table, validation_table, out, resume, overwrite, bar)
+    except Interrupted as error:
+        _say("Stopped. The run goes on from here with --resume.")
+        raise typer.Exit(128 + error.signal) from error
     if before:
         _say(f"The model in `{out}` was finished before: nothing was trained.")
     with warnings.catch_warnings():

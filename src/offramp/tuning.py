@@ -25,10 +25,10 @@ from offramp.classifier import Classifier
 from offramp.config import Config, changes, override, to_mapping
 from offramp.data.sources import Table
 from offramp.data.tokens import TruncationWarning
+from offramp.disk import replace_file
 from offramp.errors import ConfigError, MissingExtra, TrainingError
 from offramp.optimise.journal import Watch
 from offramp.optimise.run_folder import fingerprint
-from offramp.optimise.saved_state import replace_text
 from offramp.report.importance import importance_bars
 from offramp.spaces import Range, Space
 
@@ -247,13 +247,13 @@ def _found(optuna: Any, study: Any, plan: Plan, folder: Path) -> Search:
     best = max((trial for trial in trials if trial.score is not None), key=lambda t: (t.score or 0.0, -t.number))
     shares = _importance(optuna, study)
     search = Search(plan.config.optimise.metric, best, trials, shares)
-    replace_text(folder / "best.toml", as_recipe(best_config(plan, search), search))
+    replace_file(folder / "best.toml", as_recipe(best_config(plan, search), search))
     if shares:
         try:
             picture = importance_bars(shares, f"share in the differences of {search.metric} over {len(trials)} trials")
         except MissingExtra:
             return search
-        replace_text(folder / "importance.svg", picture)
+        replace_file(folder / "importance.svg", picture)
     return search
 
 

@@ -395,10 +395,11 @@ def test_what_cannot_be_asked_is_a_sentence_and_nothing_is_written(
 
 
 def test_too_few_texts_are_refused_before_a_layer_runs(
-    offramp: Run, folder: Path, tables: Path, monkeypatch: pytest.MonkeyPatch
+    offramp: Run, folder: Path, write_table: Run, fresh: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    few = write_table(tmp_path / "few.csv", list(zip(*fresh(30), strict=True)))
     monkeypatch.setattr("offramp.calibration.pool", lambda *_: pytest.fail("the layers ran"))
-    refused(offramp("calibrate", folder, tables / "test.csv", "--max-drop", 0.02), "Found 30. Give at least ")
+    refused(offramp("calibrate", folder, few, "--max-drop", 0.02), "Found 30. Give at least ")
 
 
 def test_texts_of_the_training_are_counted_or_refused(

@@ -117,6 +117,7 @@ def test_a_run_killed_while_it_clears_the_folder_can_be_started_again(
 # A disk that fills up.
 
 SETTINGS = [
+    "stage2.least_updates=0",
     "optimise.epochs=2",
     "optimise.batch_size=8",
     "optimise.checkpoint_steps=2",
@@ -196,7 +197,8 @@ def test_events_for_which_there_is_no_room_stop_the_run_too(
 ) -> None:
     """TensorBoard writes in a thread of its own; what fails there is not lost."""
     out, room = tmp_path / "out", 4096
-    settings = ["optimise.epochs=1", "optimise.batch_size=2"]  # 18 updates, no checkpoint before the last
+    # 18 updates, and no checkpoint before the last.
+    settings = ["stage2.least_updates=0", "optimise.epochs=1", "optimise.batch_size=2"]
     ended = runs.fit(out, toy_file(40), backbone=str(backbone_folder), settings=settings, room=room)
     assert ended.code == 1
     last = ended.output.strip().splitlines()[-1]

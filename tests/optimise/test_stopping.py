@@ -79,6 +79,16 @@ def test_handlers_are_put_back_and_a_second_signal_does_not_wait() -> None:
     assert [signal.getsignal(number) for number in SIGNALS] == before
 
 
+def test_a_signal_that_is_ignored_stays_so() -> None:
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with Stop() as stop:
+            signal.raise_signal(signal.SIGINT)
+            stop.check()
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 def test_a_run_in_another_thread_leaves_the_handlers_alone() -> None:
     before, seen = [signal.getsignal(number) for number in SIGNALS], []
 

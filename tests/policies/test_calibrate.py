@@ -375,7 +375,7 @@ def test_a_larger_budget_harms_less(pool: Population) -> None:
 
 def test_a_budget_below_the_first_exit_is_refused(pool: Population) -> None:
     rows, known = some(pool, 300)
-    with pytest.raises(ConfigError, match=r"`budget` should be at least 1\.06, .* Found 0\.5\."):
+    with pytest.raises(ConfigError, match=r"The budget should be at least 1\.06, .* Found 0\.5\."):
         calibrate(pool.given("confidence", rows), known, Terms(budget=0.5))
 
 

@@ -77,7 +77,8 @@ def test_every_policy_with_a_threshold_is_put_to_the_test() -> None:
     assert set(SCORERS) == {name for name, kind in POLICIES.items() if issubclass(kind, Scored)}
 
 
-@pytest.mark.parametrize("name", SCORERS)
+# `patience` and `vote` have a handful of scores: their path has too few points for the best of them to flatter itself.
+@pytest.mark.parametrize("name", [name for name in SCORERS if name not in ("patience", "vote")])
 def test_the_check_fails_for_a_bound_that_is_none(pool: Population, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "p_values", _measured)
     assert too_often(true_risks(pool, [name]))

@@ -15,7 +15,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 class Stop:
     """Notes the first SIGINT or SIGTERM while a run lasts; a second one ends it at once.
 
-    Signals reach the main thread only: a run in another one is not asked.
+    Signals reach the main thread only: a run in another one is not asked. What is ignored stays so.
     """
 
     def __init__(self) -> None:
@@ -24,7 +24,8 @@ class Stop:
 
     def __enter__(self) -> Stop:
         if threading.current_thread() is threading.main_thread():
-            self._before = {number: signal.signal(number, self._note) for number in SIGNALS}
+            heard = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+            self._before = {number: signal.signal(number, self._note) for number in heard}
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -21,7 +21,7 @@ from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from typing import cast
 
-from offramp.errors import OfframpError, TrainingError, UserError
+from offramp.errors import Interrupted, OfframpError, TrainingError, UserError
 from offramp.study.lock import locked
 from offramp.study.plan import Run
 from offramp.study.results import Shelf, work_folder, write
@@ -134,7 +134,7 @@ def _serve(pipe: Connection, results: Path, threads: int) -> None:
     try:
         while (run := pipe.recv()) is not None:
             pipe.send(attempt(run, results))
-    except (EOFError, BrokenPipeError):
+    except (EOFError, BrokenPipeError, Interrupted):
         return  # nobody listens any more
 
 

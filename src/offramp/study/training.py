@@ -15,9 +15,9 @@ from offramp.classifier import Classifier
 from offramp.config import Config, changes, to_mapping
 from offramp.data.sources import Table
 from offramp.data.tokens import TruncationWarning
+from offramp.disk import replace_file
 from offramp.encoder.load import quiet_loading
 from offramp.optimise.loop import Result
-from offramp.optimise.saved_state import replace_text
 from offramp.study.data import Texts, texts_of
 from offramp.study.drawn import draw_backbone
 from offramp.study.kinds import DRAWN
@@ -54,7 +54,7 @@ def _claim(work: Path, config: Config) -> None:
     if not file.is_file() or file.read_text("utf-8") != mine:
         shutil.rmtree(work / "model", ignore_errors=True)
         work.mkdir(parents=True, exist_ok=True)
-        replace_text(file, mine)
+        replace_file(file, mine)
 
 
 def _with_backbone(config: Config, before: Prior | None, texts: Texts, work: Path) -> Config:
