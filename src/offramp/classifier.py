@@ -87,6 +87,8 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     True
     """
 
+    seen_: torch.Tensor | None
+
     def __init__(
         self,
         recipe: str = DEFAULT_RECIPE,
@@ -243,7 +245,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.classes_ = np.array(self.labels_.names)
         self.max_tokens_ = made_of.max_tokens
         self.certified_: Certified | None = None
-        self.seen_: torch.Tensor | None = None
+        self.seen_ = None
 
     # --- prediction
 
