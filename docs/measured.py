@@ -67,7 +67,11 @@ class Measurement:
 RECIPES = Measurement(
     ROOT / "results" / "recipes.json",
     tuple(
-        name for name in recipes() if not name.endswith("-paper") and load_recipe(name).optimise.strategy == "single"
+        name
+        for name in recipes()
+        if not name.endswith("-paper")
+        and load_recipe(name).optimise.strategy == "single"
+        and load_recipe(name).compress.method == "none"
     ),
     (
         Task("trec6", "questions, 6 kinds, 300 texts", ("data.cap=300",)),
@@ -78,7 +82,7 @@ RECIPES = Measurement(
 
 PAPERS = Measurement(
     ROOT / "results" / "paper-recipes.json",
-    tuple(name for name in recipes() if name.endswith("-paper")),
+    tuple(name for name in recipes() if name.endswith("-paper") and load_recipe(name).compress.method == "none"),
     (Task("trec6", "questions, 6 kinds, 300 texts", ("data.cap=300",)),),
     seeds=(0,),
 )
