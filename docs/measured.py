@@ -8,13 +8,13 @@ import os
 import platform
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
-from offramp.config import changes, load_recipe, override, recipes
+from offramp.config import Config, changes_from, load_recipe, override, recipes
 
 ROOT = Path(__file__).resolve().parents[1]
 Run = dict[str, Any]
@@ -44,7 +44,7 @@ class Measurement:
             for task in self.tasks:
                 for recipe in self.recipes:
                     config = override(load_recipe(recipe), task.settings)
-                    facts = [recipe, task.name, seed, changes(replace(config, recipe=""))]
+                    facts = [recipe, task.name, seed, changes_from(Config(), config)]
                     yield recipe, task, seed, hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
 
     def runs(self) -> list[Run]:

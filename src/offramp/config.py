@@ -471,7 +471,12 @@ def to_toml(config: Config) -> str:
 
 def changes(config: Config) -> dict[str, Any]:
     """The dotted fields in which `config` differs from its recipe; from the defaults, where the recipe is unknown."""
-    base = to_mapping(load_recipe(config.recipe) if config.recipe in recipes() else Config())
+    return changes_from(load_recipe(config.recipe) if config.recipe in recipes() else Config(), config)
+
+
+def changes_from(other: Config, config: Config) -> dict[str, Any]:
+    """The dotted fields in which `config` differs from another one, whatever their recipes are called."""
+    base = to_mapping(other)
     return {
         f"{stage}.{name}": value
         for stage, fields in to_mapping(config).items()

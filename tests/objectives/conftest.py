@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 from collections.abc import Callable
-from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -17,13 +16,7 @@ from offramp.types import ExitOutput
 @pytest.fixture(scope="session")
 def reference() -> ModuleType:
     """`tests/reference/objectives.py`: the formulas as slow loops."""
-    file = Path(__file__).parents[1] / "reference" / "objectives.py"
-    spec = importlib.util.spec_from_file_location("reference_objectives", file)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return importlib.import_module("tests.reference.objectives")
 
 
 @pytest.fixture(scope="session")

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -28,13 +27,7 @@ def says() -> Callable[..., ExitOutput]:
 @pytest.fixture(scope="session")
 def reference() -> ModuleType:
     """`tests/reference/policies.py`: the policies as slow loops."""
-    file = Path(__file__).parents[1] / "reference" / "policies.py"
-    spec = importlib.util.spec_from_file_location("reference_policies", file)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return importlib.import_module("tests.reference.policies")
 
 
 def _texts(count: int, seed: int = 0, width: int = 9, words: int = 50) -> Batch:

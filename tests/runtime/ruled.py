@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
 from collections.abc import Sequence
-from functools import cache
-from pathlib import Path
-from types import ModuleType
 from typing import Any, cast
 
 import torch
 from hypothesis import assume
+from tests.reference import policies as reference
 from torch import Tensor
 
 from offramp.exits.model import MultiExitModel
@@ -32,18 +29,6 @@ def alone(batch: Batch, row: int) -> Batch:
         batch.mask[row : row + 1, :n],
         None if types is None else types[row : row + 1, :n],
     )
-
-
-@cache
-def reference() -> ModuleType:
-    """`tests/reference/policies.py`: the policies as slow loops."""
-    file = Path(__file__).parents[1] / "reference" / "policies.py"
-    spec = importlib.util.spec_from_file_location("reference_policies", file)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def fitted(model: MultiExitModel, name: str) -> dict[str, Tensor] | None:
@@ -103,12 +88,12 @@ def slowly(model: MultiExitModel, batch: Batch, name: str, thresholds: dict[int,
             (o.representation[0].tolist(), o.logits[0].tolist(), o.label_embeddings.tolist())
             for o in (outputs[d] for d in exits)
         ]
-        found = reference().scores(name, said, tokens=one.input_ids[0].tolist(), **given)
+        found = reference.scores(name, said, tokens=one.input_ids[0].tolist(), **given)
         wanted = [thresholds[d] for d in exits]
         assume(
             all(abs(s - t) > 1e-5 or s == t for s, t in zip(found, wanted, strict=True))
         )  # rounding may decide there
-        depth = reference().depth(found, wanted, exits, LAYERS)
+        depth = reference.depth(found, wanted, exits, LAYERS)
         logits.append(outputs[depth].logits[0])
         left.append(depth)
     return torch.stack(logits), left

@@ -101,7 +101,7 @@ def test_a_damaged_result_and_one_with_other_settings_are_made_again(finished: M
 def test_nothing_of_the_work_is_left(finished: Made) -> None:
     left = [path.name for path in (finished.results / WORK).iterdir()]
     assert left == [".gitignore"]
-    assert not list(finished.results.rglob("*.part"))
+    assert not list(finished.results.rglob(".*.json"))
 
 
 def test_a_result_says_what_was_done_and_found(finished: Made) -> None:

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from functools import cache, cached_property
 from typing import Any
 
-from offramp.config import Config, from_mapping, load_recipe, to_mapping
+from offramp.config import Config, changes_from, from_mapping, load_recipe, to_mapping
 from offramp.data.tasks import TASKS
 from offramp.errors import ConfigError
 from offramp.study.kinds import Probe, Scale, Study, Value, Variant
@@ -34,7 +34,7 @@ class Prior:
     @cached_property
     def key(self) -> str:
         """What tells it from any other."""
-        return _hash({"config": _changed(self.config), "task": self.task, "data": self.data})
+        return _hash({"config": changes_from(Config(), self.config), "task": self.task, "data": self.data})
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Run:
         return _hash(
             {
                 "format": FORMAT,
-                "config": _changed(self.config),
+                "config": changes_from(Config(), self.config),
                 "task": self.task,
                 "data": self.data,
                 "metric": self.metric,
@@ -168,23 +168,6 @@ def _resolved(
 @cache
 def _recipe(name: str) -> Config:
     return load_recipe(name)
-
-
-@cache
-def _defaults() -> dict[str, Any]:
-    return to_mapping(Config())
-
-
-def _changed(config: Config) -> dict[str, Any]:
-    """The dotted fields that differ from the defaults, whatever the recipe is called."""
-    base = _defaults()
-    return {
-        f"{stage}.{name}": value
-        for stage, values in to_mapping(config).items()
-        if isinstance(values, dict)
-        for name, value in values.items()
-        if value != base[stage][name]
-    }
 
 
 def _hash(facts: Mapping[str, Any]) -> str:

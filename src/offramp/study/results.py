@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from offramp.disk import replace_file
 from offramp.errors import DataError
 from offramp.study.plan import Run
 
@@ -73,14 +73,9 @@ class Shelf:
 def write(record: dict[str, Any], file: Path) -> None:
     """Write a result so that a kill leaves all of it or nothing."""
     text = json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-    part = file.with_name(f".{file.name}.part")
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        with part.open("w", encoding="utf-8") as handle:
-            handle.write(text)
-            handle.flush()
-            os.fsync(handle.fileno())
-        os.replace(part, file)
+        replace_file(file, text)
     except OSError as error:
         raise DataError(f"The folder for results should be writable. Found `{file.parent}`: {error}.") from error
 
