@@ -11,7 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from docs import measured, results
+from docs import results
 from offramp.config import describe
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -19,13 +19,15 @@ RECORDED = ROOT / "results" / "readme.json"
 # The documents are what is being made here: their own tests come after.
 TESTS = ["-q", "-n auto", "--dist loadfile", "-m 'not slow and not long'", "--deselect tests/test_documents.py"]
 THREADS = {"OMP_NUM_THREADS": "1"}
+STUDIED = {"which-objective": ("objectives", "paper-values"), "strategies": ("strategies",)}
+"""Pages with tables of studies in them."""
 QUESTION = "my doorbell was fine until the update, now the app says it is offline"
 
 
 def record(*parts: str) -> None:
     """Run the README's commands, or the named ones, and keep what they printed."""
     found = json.loads(RECORDED.read_text("utf-8")) if RECORDED.exists() else {}
-    for part in parts or ("demo", "test"):  # the others take hours
+    for part in parts or PARTS:
         found |= PARTS[part]()
         RECORDED.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", "utf-8")
     if set(found) >= {"demo", "predict", "test"}:
@@ -44,28 +46,7 @@ def _record_test() -> dict[str, str]:
     return {"test": printed.splitlines()[-1].strip("= ")}
 
 
-def _record_recipes() -> dict[str, str]:
-    measured.RECIPES.measure()  # into a file of its own
-    return {}
-
-
-def _record_papers() -> dict[str, str]:
-    measured.PAPERS.measure()
-    return {}
-
-
-def _record_strategies() -> dict[str, str]:
-    measured.STRATEGIES.measure()
-    return {}
-
-
-PARTS = {
-    "demo": _record_demo,
-    "test": _record_test,
-    "recipes": _record_recipes,
-    "papers": _record_papers,
-    "strategies": _record_strategies,
-}
+PARTS = {"demo": _record_demo, "test": _record_test}
 
 
 def render() -> None:
@@ -88,18 +69,26 @@ def rendered() -> dict[Path, str]:
     for name, block in blocks.items():
         text = _filled(text, name, f"```text\n{block}\n```")
     text = _filled(text, "results", f"\n{results.summary()}\n")
-    choice, strategies = ROOT / "docs" / "which-objective.md", ROOT / "docs" / "strategies.md"
-    listed = ROOT / "docs" / "studies.md"
-    chosen = _filled(choice.read_text("utf-8"), "recipes", f"\n{measured.recipes_table()}\n")
+    pages = {page: {name: results.tables_of(name) for name in names} for page, names in STUDIED.items()}
     return {
         readme: text,
-        choice: _filled(chosen, "papers", f"\n{measured.recipes_table(measured.PAPERS)}\n"),
-        strategies: _filled(strategies.read_text("utf-8"), "strategies", f"\n{measured.strategies_table()}\n"),
-        ROOT / "docs" / "settings.md": _settings(),
-        ROOT / "docs" / "results.md": results.document(),
-        listed: _filled(listed.read_text("utf-8"), "studies", f"\n{results.listing()}\n"),
+        **{_page(name): _with(name, blocks) for name, blocks in pages.items()},
+        _page("studies"): _with("studies", {"studies": results.listing()}),
+        _page("settings"): _settings(),
+        _page("results"): results.document(),
         **{ROOT / "docs" / place: drawn for place, drawn in results.figures().items()},
     }
+
+
+def _page(name: str) -> Path:
+    return ROOT / "docs" / f"{name}.md"
+
+
+def _with(page: str, blocks: dict[str, str]) -> str:
+    text = _page(page).read_text("utf-8")
+    for name, block in blocks.items():
+        text = _filled(text, name, f"\n{block}\n")
+    return text
 
 
 def _filled(text: str, name: str, block: str) -> str:

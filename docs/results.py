@@ -47,6 +47,15 @@ def document() -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def tables_of(name: str) -> str:
+    """What a study found, for another page: its tables and how they were measured."""
+    for shown in measured():
+        if shown.study.name == name:
+            body = as_markdown(shown).split("\n", 1)[1]
+            return f"{body.strip()}\n\nWritten by `offramp study run {name}`."
+    return f"Not measured yet: `offramp study run {name}`."
+
+
 @cache
 def figures() -> dict[str, str]:
     """The figures' files below `docs`, with their SVG."""
@@ -70,7 +79,7 @@ def listing() -> str:
     rows = []
     for study in map(load_study, studies()):
         runs = " | ".join(str(len(plan(study, scale))) for scale in SCALES)
-        rows.append(f"| `{study.name}` | {study.paper}, {study.place}: {study.about} | {runs} |")
+        rows.append(f"| `{study.name}` | {study.title} | {runs} |")
     head = f"| study | shows | {' | '.join(f'runs at `{scale}`' for scale in SCALES)} |"
     return "\n".join([head, f"|{' --- |' * (2 + len(SCALES))}", *rows])
 

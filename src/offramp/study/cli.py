@@ -38,7 +38,7 @@ def list_studies(as_json: Json = False) -> None:
         return
     width = max((len(study.name) for study in found), default=0)
     for study in found:
-        typer.echo(f"{study.name:<{width}}  {study.paper}, {study.place}: {study.about}")
+        typer.echo(f"{study.name:<{width}}  {study.title}")
 
 
 @app.command("run")

@@ -32,8 +32,8 @@ def sentence(shown: Shown) -> str:
     printed = " The paper's own number in brackets." if study.paper_scores else ""
     exits = {"mean": " Mean over all exits.", "half": " Exit at half depth."}.get(str(study.exit), "")
     return (
-        f"{study.paper}, {study.place}: {study.about} Scale {shown.scale}, {shown.state()}; scores in percent, mean "
-        f"and standard deviation.{exits}{printed}"
+        f"{study.title} Scale {shown.scale}, {shown.state()}; scores in percent, mean and standard deviation."
+        f"{exits}{printed}"
     )
 
 

@@ -79,8 +79,8 @@ def read_study(folder: Traversable) -> Study:
     study = Study(
         name=folder.name,
         about=reader.text("about"),
-        paper=reader.text("paper"),
-        place=reader.text("place"),
+        paper=reader.text("paper", ""),
+        place=reader.text("place", ""),
         view=reader.choice("view", VIEWS, "scores"),
         scales=_scales(reader),
         variants=tuple(sorted(variants, key=lambda variant: (variant.order, variant.name))),

@@ -136,11 +136,11 @@ class PaperScore:
 
 @dataclass(frozen=True)
 class Study:
-    """A paper's table or figure."""
+    """A paper's table or figure, or a comparison of our own."""
 
     name: str
     about: str
-    paper: str
+    paper: str  # empty: ours
     place: str
     view: str
     scales: Mapping[str, Scale]
@@ -154,6 +154,11 @@ class Study:
     axis: Axis | None = None
     probe: Probe = field(default_factory=Probe)
     paper_scores: tuple[PaperScore, ...] = ()
+
+    @property
+    def title(self) -> str:
+        """What it asks, after its place in a paper."""
+        return f"{self.paper}, {self.place}: {self.about}" if self.paper else self.about
 
     def scale(self, name: str) -> Scale:
         """The scale of this name."""

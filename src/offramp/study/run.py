@@ -104,8 +104,14 @@ class _Seen:
             "score": last.value(self.run.metric),
             **{name: value for name, value in asdict(last).items() if name != "n" and value is not None},
             "by_exit": {str(depth): self.scores(depth).value(self.run.metric) for depth in self.trained},
+            "always": self.always(),
             "layers": self.depth,
         }
+
+    def always(self) -> float:
+        """The score of giving every text the label that is most frequent among them: what to be better than."""
+        ((most, _),) = Counter(self.truth).most_common(1)
+        return scores(self.truth, [most] * len(self.truth), len(self.names)).value(self.run.metric)
 
     def by_label(self, texts: Texts) -> dict[str, float]:
         """F1 of the label that is rarest in training and of the most frequent one, where the protocol makes them so."""

@@ -139,7 +139,16 @@ def _scores(
         rows.append(Row(variant.label, tuple(cells), _mark(shown, variant.name)))
     best = with_best(rows, [list(column) for column in zip(*numbers, strict=True)])
     last = ["mean"] * (len(columns) > 1) + ["GFLOPs per text"] * costed
-    return Grid(title, ("", *heads, *last), best)
+    return Grid(title, ("", *heads, *last), (*best, *_always(shown, columns, len(heads) + len(last))))
+
+
+def _always(shown: Shown, columns: Sequence[Column], width: int) -> list[Row]:
+    """A row for those who look at no text."""
+    found = [shown.always(column) for column in columns]
+    if all(score is None for score in found):
+        return []
+    cells = [Cell(NOTHING if score is None else f"{score:.1f}") for score in found]
+    return [Row("always the most frequent label", (*cells, *[Cell(NOTHING)] * (width - len(cells))))]
 
 
 def _cell(shown: Shown, variant: str, column: Column) -> Cell:

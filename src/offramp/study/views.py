@@ -75,6 +75,12 @@ class Shown:
         depth = max(1, layers // 2) if exit == "half" else exit
         return depth if isinstance(depth, int) and depth in each.by_exit else layers
 
+    def always(self, column: Column) -> float | None:
+        """The score of always giving the most frequent label, in percent; None where no result tells it."""
+        mine = [each for each in self.results if (each.run.task, each.run.value) == column[:2]]
+        known = [100 * float(each.record["metrics"]["always"]) for each in mine if "always" in each.record["metrics"]]
+        return None if column.metric or not known else sum(known) / len(known)
+
     def gigaflops(self, variant: str) -> float | None:
         """What a text costs at that exit, mean over the runs; None where nothing is there."""
         costs = [each.record["cost"]["flops"][str(self.depth(each))] for each in self.of_variant(variant)]
