@@ -5,8 +5,8 @@ on texts it was not trained on; everything then answers the same test texts with
 that a slow moment of the machine meets all of them.
 
     pipeline, 1 and 32    Hugging Face's pipeline around the model, texts as they come
-    sorted                the model in torch, batches of 32 texts of like length
-    onnx, onnx int8       onnxruntime at full depth, the same batches
+    sorted                the model in torch, batches of 32 texts of like length, a core each
+    onnx, onnx int8       onnxruntime at full depth, the same batches, a core each
     first 3               the model cut after 3 layers, in onnxruntime; then cut after each layer, beside the best
     one by one            patience, one text at a time, as PABEE does it
     ours ...              early exit, thresholds for a loss of at most a point at even odds, per engine

@@ -24,8 +24,9 @@ from offramp.policies.fixed import Fixed
 from offramp.policies.never import Never
 from offramp.policies.patience import Patience
 from offramp.policies.scored import Scored
-from offramp.runtime.onnx_engine import OnnxEngine, cores
+from offramp.runtime.onnx_engine import OnnxEngine
 from offramp.runtime.onnx_export import export
+from offramp.runtime.onnx_sessions import cores
 from offramp.runtime.torch_engine import decide
 from offramp.types import Batch, ExitOutput, Policy
 

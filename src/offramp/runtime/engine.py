@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from typing import Protocol
+from collections.abc import Callable, Collection, Iterator
+from contextlib import AbstractContextManager
+from typing import Protocol, TypeVar
 
 import torch
 
 from offramp.data.sampling import sorted_batches
 from offramp.data.tokens import CHUNK, Tokens
 from offramp.policies.replay import Pooled
+from offramp.runtime.lanes import side_by_side
 from offramp.types import Batch, Decision, ExitOutput, Policy
+
+Made = TypeVar("Made")
 
 
 class Engine(Protocol):
@@ -48,13 +52,16 @@ class Engine(Protocol):
         """What the exits at these depths, or all that can answer, say of every text."""
         ...
 
+    def lanes(self) -> AbstractContextManager[tuple[Engine, int]]:
+        """This model as several threads may drive it at once, a batch each, and how many of them are worth it."""
+        ...
+
 
 def run(engine: Engine, tokens: Tokens, policy: Policy, batch_size: int) -> Decision:
     """The decisions on texts in their order: texts of like length share a batch."""
     logits: torch.Tensor | None = None
     depths = torch.empty(len(tokens), dtype=torch.int64)  # (N,)
-    for rows in sorted_batches(tokens.lengths, batch_size):
-        decision = engine.decide(tokens.batch(rows), policy)
+    for rows, decision in _passes(engine, tokens, batch_size, lambda lane, batch: lane.decide(batch, policy)):
         if logits is None:
             logits = torch.empty(len(tokens), decision.logits.shape[1])  # (N, C)
         logits[torch.tensor(rows)] = decision.logits.float().cpu()
@@ -66,7 +73,7 @@ def pool(engine: Engine, tokens: Tokens, batch_size: int, depths: Collection[int
     """What the exits say of all texts, in the order of the texts; nobody leaves."""
     order: list[int] = []
     found: dict[int, list[ExitOutput]] = {}
-    for rows, outputs in _passes(engine, tokens, batch_size, depths):
+    for rows, outputs in _passes(engine, tokens, batch_size, lambda lane, batch: lane.outputs(batch, depths)):
         order += rows
         for depth, output in outputs.items():
             found.setdefault(depth, []).append(output)
@@ -87,17 +94,23 @@ def pool(engine: Engine, tokens: Tokens, batch_size: int, depths: Collection[int
 def answers(engine: Engine, tokens: Tokens, batch_size: int) -> dict[int, list[int]]:
     """The class that every exit gives every text, by depth."""
     found = {depth: torch.zeros(len(tokens), dtype=torch.int64) for depth in engine.exits}
-    for rows, outputs in _passes(engine, tokens, batch_size, None):
+    for rows, outputs in _passes(engine, tokens, batch_size, lambda lane, batch: lane.outputs(batch)):
         for depth, output in outputs.items():
             found[depth][torch.tensor(rows)] = output.logits.argmax(dim=1).cpu()
     return {depth: classes.tolist() for depth, classes in found.items()}
 
 
 def _passes(
-    engine: Engine, tokens: Tokens, batch_size: int, depths: Collection[int] | None
-) -> Iterator[tuple[list[int], dict[int, ExitOutput]]]:
-    for rows in sorted_batches(tokens.lengths, batch_size):
-        yield rows, engine.outputs(tokens.batch(rows), depths)
+    engine: Engine, tokens: Tokens, batch_size: int, work: Callable[[Engine, Batch], Made]
+) -> Iterator[tuple[list[int], Made]]:
+    """What is made of every batch, with the rows that are in it."""
+    batches = list(sorted_batches(tokens.lengths, batch_size))
+    if len(batches) < 2:
+        yield from ((rows, work(engine, tokens.batch(rows))) for rows in batches)
+        return
+    with engine.lanes() as (lane, count):
+        made = side_by_side(lambda rows: work(lane, tokens.batch(rows)), batches, count)
+        yield from zip(batches, made, strict=True)
 
 
 def _narrow(tokens: Tokens) -> Batch:

@@ -5,10 +5,12 @@ Whoever shares a batch, a text gets the same answer. An exit that was not export
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
-import os
-from collections.abc import Collection, Mapping
+import threading
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -20,28 +22,33 @@ from safetensors import SafetensorError
 from safetensors.torch import load
 from torch import Tensor
 
-from offramp.errors import ConfigError, MissingExtra, ModelError
+from offramp.errors import ConfigError, ModelError
 from offramp.runtime.compaction import walk
-from offramp.runtime.onnx_folder import LABELS, Manifest, read, segment_name
+from offramp.runtime.onnx_folder import LABELS, Manifest, read
+from offramp.runtime.onnx_sessions import Files, cores, open_sessions
 from offramp.types import Batch, Decision, ExitOutput, Label, Policy
 
 Array = NDArray[Any]
 
 
 class OnnxEngine:
-    """An exported model, ready to answer; `threads` are those of one operator, by default one per core."""
+    """An exported model, ready to answer on so many threads, by default one per core.
+
+    One batch has them all for each of its operators. Many batches have one thread each, as many at a time: that takes
+    sessions of their own, which are made when they are first wanted.
+    """
 
     def __init__(self, folder: Path, threads: int | None = None) -> None:
-        self._open(*read(folder), threads)
+        self._open(*read(folder), threads, lambda: _unchanged(self._manifest, *read(folder)))
 
     @classmethod
-    def of(cls, manifest: Manifest, files: Mapping[str, bytes], threads: int | None = None) -> OnnxEngine:
+    def of(cls, manifest: Manifest, files: Files, threads: int | None = None) -> OnnxEngine:
         """The engine of a model that is not on disk."""
         engine = cls.__new__(cls)
-        engine._open(manifest, files, threads)
+        engine._open(manifest, files, threads, lambda: files)
         return engine
 
-    def _open(self, manifest: Manifest, files: Mapping[str, bytes], threads: int | None) -> None:
+    def _open(self, manifest: Manifest, files: Files, threads: int | None, again: Callable[[], Files]) -> None:
         if threads is not None and threads < 1:
             raise ConfigError(f"`threads` should be at least 1. Found {threads}.")
         self._manifest = manifest
@@ -50,7 +57,10 @@ class OnnxEngine:
             self._labels = {int(depth): vectors for depth, vectors in load(files[LABELS]).items()}
         except (SafetensorError, ValueError) as error:
             raise ModelError(f"The exported model's `{LABELS}` cannot be read: {error}") from error
-        self._sessions = {depth: _session(files[segment_name(depth)], self.threads) for depth in manifest.exits}
+        self._sessions = open_sessions(manifest, files, self.threads)
+        self._again = again  # the files, once more
+        self._lane: OnnxEngine | None = None
+        self._making = threading.Lock()
 
     @property
     def depth(self) -> int:
@@ -106,6 +116,19 @@ class OnnxEngine:
                 hidden, found[depth] = self.segment(depth, batch, hidden, batch.mask.numpy())
         return {depth: output for depth, output in found.items() if depth in wanted}
 
+    @contextmanager
+    def lanes(self) -> Iterator[tuple[OnnxEngine, int]]:
+        """A batch for each thread."""
+        if self.threads < 2:
+            yield self, 1
+            return
+        with self._making:
+            if self._lane is None:
+                lane = copy.copy(self)
+                lane._sessions = open_sessions(self._manifest, self._again(), 1)
+                lane.threads, self._lane = 1, lane
+        yield self._lane, self.threads
+
     def segment(self, depth: int, batch: Batch, hidden: Array | None, mask: Array) -> tuple[Array, ExitOutput]:
         """The segment that ends at this exit; the first one takes the batch, the others the states below them."""
         if hidden is None:
@@ -153,35 +176,10 @@ class _Segments:
         self.hidden = np.ascontiguousarray(self.hidden[rows.numpy(), :width])
 
 
-def cores() -> int:
-    """The physical cores that this process may use: two threads of one core share its multipliers."""
-    if not hasattr(os, "sched_getaffinity"):
-        return os.cpu_count() or 1
-    allowed = os.sched_getaffinity(0)
-    try:
-        place = "/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list"
-        return len({Path(place.format(cpu)).read_text("utf-8") for cpu in allowed})
-    except OSError:
-        return len(allowed)
-
-
-def _session(model: bytes, threads: int) -> Any:
-    try:
-        import onnxruntime
-    except ImportError as error:
-        raise MissingExtra("onnxruntime", "onnx") from error
-    options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
-    options.intra_op_num_threads = threads
-    options.inter_op_num_threads = 1  # a segment is a chain: no two of its operators can run at once
-    options.log_severity_level = 3  # errors
-    # Each segment has threads of its own; those of one that is done would keep the next one's from the cores.
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    try:
-        return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-    except Exception as error:  # onnxruntime's own classes, of no common base
-        reason = str(error).strip().partition("\n")[0]
-        raise ModelError(f"onnxruntime cannot load an exported segment: {reason}") from error
+def _unchanged(manifest: Manifest, found: Manifest, files: Files) -> Files:
+    if found != manifest:
+        raise ModelError("The exported model should stay as it was while it is in use. Found another one in its place.")
+    return files
 
 
 def _tensor(array: Array) -> Tensor:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor
@@ -12,6 +13,7 @@ from torch import Tensor
 from offramp.errors import ConfigError
 from offramp.exits.model import MultiExitModel
 from offramp.runtime.compaction import walk
+from offramp.runtime.lanes import one_thread_each
 from offramp.types import Batch, Decision, ExitOutput, Policy
 
 
@@ -58,6 +60,15 @@ class TorchEngine:
     def outputs(self, batch: Batch, depths: Collection[int] | None = None) -> dict[int, ExitOutput]:
         """What the exits at these depths, or all, say of every text."""
         return self.model.outputs(batch.to(self.model.device), depths)
+
+    @contextmanager
+    def lanes(self) -> Iterator[tuple[TorchEngine, int]]:
+        """A batch for each of the cores that an operator had; a GPU takes one after the other."""
+        if self.model.device.type != "cpu":
+            yield self, 1
+            return
+        with one_thread_each() as cores:
+            yield self, cores
 
 
 def set_threads(threads: int) -> None:
