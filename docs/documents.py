@@ -11,7 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from docs import results
+from docs import benchmarks, results
 from offramp.config import describe
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -69,6 +69,7 @@ def rendered() -> dict[Path, str]:
     for name, block in blocks.items():
         text = _filled(text, name, f"```text\n{block}\n```")
     text = _filled(text, "results", f"\n{results.summary()}\n")
+    text = _filled(text, "speed", f"\n{benchmarks.speed()}\n")
     pages = {page: {name: results.tables_of(name) for name in names} for page, names in STUDIED.items()}
     return {
         readme: text,
@@ -76,6 +77,7 @@ def rendered() -> dict[Path, str]:
         _page("studies"): _with("studies", {"studies": results.listing()}),
         _page("settings"): _settings(),
         _page("results"): results.document(),
+        _page("benchmarks"): benchmarks.document(),
         **{ROOT / "docs" / place: drawn for place, drawn in results.figures().items()},
     }
 
