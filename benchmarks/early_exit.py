@@ -12,11 +12,11 @@ that a slow moment of the machine meets all of them.
     ours ...              early exit for a loss of about half a point, per engine
     certified ...         early exit with the default certificate: at most a point, with 95 % confidence
 
-A certificate counts the texts that an early exit answers worse, not those that it answers better, and is right in 95 of
-100 draws of the calibration texts: it loses far less than a point. `ours` takes the boldest thresholds that as likely as
-not harm at most 2 texts of 100 and with which the calibration texts lose at most half a point, better answers counted.
-The half point alone is not enough to go by: SST-2 has 872 texts to calibrate on, and the bolder thresholds that it would
-have let pass lost 1.1 points on the test texts.
+A certificate counts the texts that an early exit answers worse, not those that it answers better, and is right in 95
+of 100 draws of the calibration texts: it loses far less than a point. `ours` takes the boldest thresholds that as
+likely as not harm at most 2 texts of 100 and with which the calibration texts lose at most half a point, better answers
+counted. The half point alone is not enough to go by: SST-2 has few texts to calibrate on, and bolder thresholds that
+keep it there lose more than a point on the test texts.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ ROOT = Path(__file__).resolve().parent
 ROUNDS, TIMED, ALONE = 3, 1000, 100
 """Rounds, texts of a round, texts that are timed alone; accuracy is that of all texts."""
 HARMS, EVEN, HALF = (0.02, 0.015, 0.01), 0.5, 0.005
-"""Of `ours`: shares of texts that may be harmed, boldest first; with which confidence; the accuracy that may be lost."""
+"""Of `ours`: shares of texts that may be harmed, boldest first; the confidence; the accuracy that may be lost."""
 DROP, SURE = 0.01, 0.95
 """Of a certificate."""
 
