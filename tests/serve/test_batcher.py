@@ -24,8 +24,8 @@ def told(lane: int, key: Hashable, items: list[int]) -> list[tuple[Hashable, int
 
 
 @contextmanager
-def running(work: Any = told, **settings: Any) -> Iterator[Batcher[int, Any]]:
-    batcher: Batcher[int, Any] = Batcher(work, **settings)
+def running(work: Any = told, **settings: Any) -> Iterator[Batcher[Any, int, Any]]:
+    batcher: Batcher[Any, int, Any] = Batcher(work, **settings)
     try:
         yield batcher
     finally:
@@ -125,7 +125,7 @@ def test_who_cancels_makes_room_and_is_not_run() -> None:
 
 def test_closing_finishes_what_was_accepted_and_takes_nothing_more() -> None:
     gate = Gate()
-    batcher: Batcher[int, int] = Batcher(gate, most=2, wait=60.0)
+    batcher: Batcher[str, int, int] = Batcher(gate, most=2, wait=60.0)
     sent = [batcher.submit("a", [0, 1]), batcher.submit("a", [2]), batcher.submit("b", [3])]
     assert gate.begun.acquire(timeout=PATIENCE)
     closing = threading.Thread(target=batcher.close)

@@ -18,10 +18,11 @@ from typing import Generic, TypeVar
 
 from offramp.errors import ConfigError, OfframpError
 
+Key = TypeVar("Key", bound=Hashable)
 Item = TypeVar("Item")
 Made = TypeVar("Made")
 
-Work = Callable[[int, Hashable, list[Item]], Sequence[Made]]
+Work = Callable[[int, Key, list[Item]], Sequence[Made]]
 """What a lane, told by its number, makes of the items of a batch, which all have this key."""
 
 MEMORY = 0.2  # weight of the newest batch in the speed that is remembered
@@ -61,22 +62,22 @@ class _Ticket(Generic[Made]):
 
 
 @dataclass(eq=False, slots=True)
-class _Waiting(Generic[Item, Made]):
+class _Waiting(Generic[Key, Item, Made]):
     """An item in the queue."""
 
-    key: Hashable
+    key: Key
     item: Item
     place: int  # among those that came with it
     ticket: _Ticket[Made]
     since: float = field(default_factory=time.monotonic)
 
 
-class Batcher(Generic[Item, Made]):
+class Batcher(Generic[Key, Item, Made]):
     """A queue of at most `capacity` items before `lanes` threads, each of which runs at most `most` at a time."""
 
     def __init__(
         self,
-        work: Work[Item, Made],
+        work: Work[Key, Item, Made],
         lanes: int = 1,
         most: int = 32,
         wait: float = 0.002,
@@ -89,7 +90,7 @@ class Batcher(Generic[Item, Made]):
         if not 0 <= wait < math.inf:
             raise ConfigError(f"`wait` should be 0 seconds or more. Found {wait:g}.")
         self.work, self.most, self.wait, self.capacity, self.watch = work, most, wait, capacity, watch
-        self._queue: deque[_Waiting[Item, Made]] = deque()
+        self._queue: deque[_Waiting[Key, Item, Made]] = deque()
         self._changed = threading.Condition()
         self._closed = False
         self._idle = lanes
@@ -101,7 +102,7 @@ class Batcher(Generic[Item, Made]):
         for lane in self._lanes:
             lane.start()
 
-    def submit(self, key: Hashable, items: Sequence[Item]) -> Future[list[Made]]:
+    def submit(self, key: Key, items: Sequence[Item]) -> Future[list[Made]]:
         """What is made of these items, in their order; only items of the same key share a batch.
 
         All of them are taken or none. To cancel the future is to leave the queue.
@@ -151,7 +152,7 @@ class Batcher(Generic[Item, Made]):
                 self._speed = now if not self._speed else (1 - MEMORY) * self._speed + MEMORY * now
             self.watch(ran)
 
-    def _run(self, number: int, taken: Sequence[_Waiting[Item, Made]]) -> None:
+    def _run(self, number: int, taken: Sequence[_Waiting[Key, Item, Made]]) -> None:
         try:
             made = self.work(number, taken[0].key, [each.item for each in taken])
         except Exception as error:
@@ -164,7 +165,7 @@ class Batcher(Generic[Item, Made]):
         else:
             self._deliver(taken, made)
 
-    def _take(self) -> list[_Waiting[Item, Made]]:
+    def _take(self) -> list[_Waiting[Key, Item, Made]]:
         """The next batch; empty where the queue is closed and nobody waits."""
         with self._changed:
             while True:
@@ -184,7 +185,7 @@ class Batcher(Generic[Item, Made]):
                 self._changed.notify()
             return taken
 
-    def _next(self) -> list[_Waiting[Item, Made]]:
+    def _next(self) -> list[_Waiting[Key, Item, Made]]:
         """Those who can share a batch with the first in the queue; idle lanes get as many each."""
         key = self._queue[0].key
         alike = [each for each in self._queue if each.key == key]
@@ -198,7 +199,7 @@ class Batcher(Generic[Item, Made]):
         if any(each.ticket.future.done() for each in self._queue):
             self._queue = deque(each for each in self._queue if not each.ticket.future.done())
 
-    def _deliver(self, taken: Sequence[_Waiting[Item, Made]], made: Sequence[Made]) -> None:
+    def _deliver(self, taken: Sequence[_Waiting[Key, Item, Made]], made: Sequence[Made]) -> None:
         complete: list[_Ticket[Made]] = []
         with self._changed:
             for each, result in zip(taken, made, strict=True):
