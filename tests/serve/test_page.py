@@ -188,7 +188,7 @@ def test_a_phone_needs_no_sideways_scrolling_and_colours_follow_the_scheme(open_
     page = ready(open_page(viewport={"width": 375, "height": 700}, color_scheme=scheme))
     ask(page, "good film\n" + "averylongwordwithoutanybreakinit" * 8)
     assert page.evaluate("document.documentElement.scrollWidth") == 375
-    shade = page.evaluate("getComputedStyle(document.body).backgroundColor.match(/\\\\d+/g).map(Number)[0]")
+    shade = page.evaluate("getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number)[0]")
     assert (shade > 128) == (scheme == "light")
 
 

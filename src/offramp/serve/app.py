@@ -23,7 +23,7 @@ from offramp.classifier import Classifier
 from offramp.errors import UserError
 from offramp.serve.answering import Answer, Answerer, Ask
 from offramp.serve.batcher import Batcher, Closed, QueueFull
-from offramp.serve.choice import Choice, Choices
+from offramp.serve.choice import Bolder, Choice, Choices
 from offramp.serve.facts import about
 from offramp.serve.guard import Guard
 from offramp.serve.metrics import Metrics
@@ -45,6 +45,7 @@ POLICY = "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:
 TOLD = {
     400: "The body is not JSON in UTF-8.",
     401: "The key is missing or wrong.",
+    403: "The policy is bolder than the certificate, and the server does not allow that.",
     408: "The body did not arrive in time.",
     413: "The body is too large.",
     415: "The body is not said to be JSON.",
@@ -140,14 +141,14 @@ def create_app(
         exception_handlers=dict.fromkeys((BadRequest, UserError, QueueFull, Closed, HTTPException), _refused),
     )
     app.state.served = served
-    _route(app, "/predict", served.predict, PredictReply, (400, 401, 408, 413, 415, 422, 500, 503), "POST")
+    _route(app, "/predict", served.predict, PredictReply, (400, 401, 403, 408, 413, 415, 422, 500, 503), "POST")
     _route(app, "/model", served.model, ModelReply, (401,))
     _route(app, "/healthz", served.healthz, StateReply, ())
     _route(app, "/readyz", served.readyz, StateReply, (503,))
     _route(app, "/metrics", served.show_metrics, None, (401,))
     for path in PAGE:
         app.add_api_route(path, _page(path), include_in_schema=False)
-    app.openapi = lambda: _openapi(app, settings)  # type: ignore[method-assign]
+    app.openapi = lambda: _openapi(app, settings, classifier)  # type: ignore[method-assign]
     paths = {*PAGE, "/predict", "/model", "/healthz", "/readyz", "/metrics", "/openapi.json"}
     app.user_middleware = [
         Middleware(Observe, metrics=served.metrics, paths=paths),
@@ -167,10 +168,10 @@ def _route(app: FastAPI, path: str, handler: Any, reply: Any, refusals: tuple[in
     app.add_api_route(path, handler, methods=[method], responses=told, response_class=Response, name=path.strip("/"))
 
 
-def _openapi(app: FastAPI, settings: ServeSettings) -> dict[str, Any]:
+def _openapi(app: FastAPI, settings: ServeSettings, classifier: Classifier) -> dict[str, Any]:
     if app.openapi_schema is None:
         made = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
-        content = {"application/json": {"schema": schema(settings)}}
+        content = {"application/json": {"schema": schema(settings, classifier)}}
         made["paths"]["/predict"]["post"]["requestBody"] = {"required": True, "content": content}
         if settings.api_key is not None:
             made["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
@@ -210,6 +211,8 @@ async def _refused(request: Request, error: Exception) -> Response:
         status, headers = error.status_code, dict(error.headers or {})
     elif isinstance(error, BadRequest):
         status = error.status
+    elif isinstance(error, Bolder):
+        status = 403
     elif isinstance(error, QueueFull | Closed):
         status, headers = 503, {"retry-after": str(getattr(error, "seconds", 1))}
     told = error.detail if isinstance(error, HTTPException) else str(error)

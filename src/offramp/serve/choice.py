@@ -16,6 +16,10 @@ from offramp.policies.certificate import Certificate
 from offramp.types import Policy
 
 
+class Bolder(ConfigError):
+    """A request asks to leave earlier than the certificate lets it, and the server does not allow that."""
+
+
 @dataclass(frozen=True, slots=True)
 class Choice:
     """What a request says of when to leave; nothing: what is in force."""
@@ -69,7 +73,7 @@ class Choices:
         point = dial.points[choice.point or 0]
         if not point.certified and certified.certificate.certified and not self.allow:
             last = max(place for place, other in enumerate(dial.points) if other.certified)
-            raise ConfigError(
+            raise Bolder(
                 f"`point` should be a certified one, at most {last}. Found {choice.point}. "
                 "The server may allow others: `offramp serve --allow-uncertified`."
             )
@@ -90,7 +94,7 @@ class Choices:
             wanted += f", or {certificate.policy} with a threshold of at least {least:.6g}"
         if self.classifier.certified_ is not None and self.classifier.certified_.dial is not None:
             wanted += ", or a certified point of the dial"
-        raise ConfigError(
+        raise Bolder(
             f"The policy should be stricter than the certificate: {wanted}. Found {_shown(told)}. "
             "The server may allow others: `offramp serve --allow-uncertified`."
         )

@@ -91,9 +91,10 @@ class Guard:
 
 async def refuse(send: Send, status: int, message: str, headers: Headers) -> None:
     """Answer with a reason, and close the connection: some of the body may not have been read."""
-    told = [(b"content-type", b"application/json"), (b"connection", b"close"), *headers]
-    await send({"type": "http.response.start", "status": status, "headers": told})
-    await send({"type": "http.response.body", "body": problem(message)})
+    body = problem(message)
+    told = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode()), *headers]
+    await send({"type": "http.response.start", "status": status, "headers": [*told, (b"connection", b"close")]})
+    await send({"type": "http.response.body", "body": body})
 
 
 def _replayed(body: bytes, receive: Receive) -> Receive:

@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from typing import Annotated, Any, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError
 
+from offramp.classifier import Classifier
+from offramp.policies import FITTED, POLICIES
+from offramp.policies.confidence import Confidence
+from offramp.policies.scored import Scored
 from offramp.serve.answering import Ask
 from offramp.serve.choice import Choice
 from offramp.serve.settings import ServeSettings
@@ -31,8 +46,14 @@ def _texts(texts: list[Any], info: ValidationInfo) -> list[Any]:
     return texts
 
 
+def _whole(number: Any) -> Any:
+    """2.0 is a whole number in JSON."""
+    return int(number) if isinstance(number, float) and number.is_integer() else number
+
+
 Text = Annotated[str, AfterValidator(_text), Field(json_schema_extra={"pattern": r"\S"})]
 Threshold = Annotated[float, Field(allow_inf_nan=False)]
+Whole = Annotated[int, BeforeValidator(_whole)]
 
 EXAMPLES: list[Any] = [
     {"texts": ["where is my parcel", "you charged me twice"]},
@@ -55,9 +76,9 @@ class PredictRequest(BaseModel):
     threshold: Annotated[
         Threshold | None, Field(description="Score of the policy from which a text leaves; alone: of `confidence`.")
     ] = None
-    depth: Annotated[int | None, Field(description="Where every text leaves, for `fixed`.")] = None
+    depth: Annotated[Whole | None, Field(description="Where every text leaves, for `fixed`.")] = None
     point: Annotated[
-        int | None, Field(description="Place on the dial that `/model` shows, from 0, where nobody leaves early.")
+        Whole | None, Field(description="Place on the dial that `/model` shows, from 0, where nobody leaves early.")
     ] = None
     detail: Annotated[bool, Field(description="Also tell what every exit says; every text then runs all layers.")] = (
         False
@@ -100,15 +121,38 @@ def parse(body: bytes, settings: ServeSettings) -> PredictRequest:
         raise BadRequest(422, _sentence(first)) from None
 
 
-def schema(settings: ServeSettings) -> dict[str, Any]:
-    """The request as JSON Schema, with the limits of this server."""
+def schema(settings: ServeSettings, classifier: Classifier) -> dict[str, Any]:
+    """The request as JSON Schema, with the limits of this server and what its model can be asked for."""
     found = PredictRequest.model_json_schema()
     for kind in found["properties"]["texts"]["anyOf"]:
         kind |= {"minItems": 1, "maxItems": settings.max_texts}
         for text in [kind["items"], *kind["items"].get("prefixItems", [])]:
             if text.get("type") == "string":
                 text["maxLength"] = settings.max_characters
-    return found
+    return found | {"anyOf": list(_ways(classifier))}
+
+
+def _ways(classifier: Classifier) -> Iterator[dict[str, Any]]:
+    """Which fields go together, and what they may say."""
+    absent, certified = {"type": "null"}, classifier.certified_
+    depth = {"enum": [None, *classifier.engine_.exits]}
+    sure = _between(*Confidence.range)
+    yield {"properties": {"policy": absent, "threshold": sure, "depth": depth, "point": absent}}
+    ready = {name for name in POLICIES if name not in FITTED or (certified and certified.tensors_of(name))}
+    for name, kind in POLICIES.items():
+        if name in ready:
+            threshold = {"threshold": _between(*kind.range)} if issubclass(kind, Scored) else {}
+            fields = {"policy": {"const": name}, "depth": depth, "point": absent, **threshold}
+            yield {"properties": fields, "required": ["policy"]}
+    if certified is not None and certified.dial is not None:
+        point = {"type": "integer", "minimum": 0, "maximum": len(certified.dial.points) - 1}
+        alone = dict.fromkeys(("policy", "threshold", "depth"), absent)
+        yield {"properties": {"point": point, **alone}, "required": ["point"]}
+
+
+def _between(low: float, high: float) -> dict[str, Any]:
+    bounds = {name: bound for name, bound in (("minimum", low), ("maximum", high)) if math.isfinite(bound)}
+    return {"anyOf": [{"type": "number", **bounds}, {"type": "null"}]}
 
 
 def _sentence(error: Any) -> str:

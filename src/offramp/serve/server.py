@@ -62,12 +62,15 @@ def run(folder: Path, host: str, port: int, settings: ServeSettings, threads: in
 
 def listen(host: str, port: int) -> socket.socket:
     """A socket at this address; one that cannot be had is an error that says why."""
+    place = None
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         place = socket.socket(family, kind, protocol)
         place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         place.bind(address)
     except OSError as error:
+        if place is not None:
+            place.close()
         raise UserError(
             f"The server should be able to listen at {host}, port {port}. {error.strerror or error}: choose another "
             "with --host or --port."
