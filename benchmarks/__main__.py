@@ -4,7 +4,18 @@ from __future__ import annotations
 
 import sys
 
-from benchmarks import alignment, contrast, early_exit, guarantee, objectives, prediction, stages, streaming, training
+from benchmarks import (
+    alignment,
+    contrast,
+    early_exit,
+    guarantee,
+    objectives,
+    prediction,
+    serving,
+    stages,
+    streaming,
+    training,
+)
 from benchmarks.record import Ratio, write
 
 BENCHMARKS = {
@@ -17,6 +28,7 @@ BENCHMARKS = {
     "early-exit": early_exit.run,
     "guarantee": guarantee.run,
     "streaming": streaming.run,
+    "serving": serving.run,
 }
 
 

@@ -48,7 +48,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "policies": {"errors", "types"},
     "report": BASE | {"data", "encoder", "exits", "objectives", "policies"},
     "runtime": BASE | {"data", "exits", "policies"},
-    "serve": BASE | {"classifier", "runtime"},
+    "serve": BASE | {"classifier", "data", "optimise", "policies", "report", "runtime"},
     # on top of the stages
     "preparation": BASE | {"data", "exits", "objectives"},
     "calibration": BASE | {"data", "policies", "runtime"},

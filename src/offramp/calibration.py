@@ -141,7 +141,7 @@ def certify(
         sha256=_sha256(tokens, truth),
         settings=settings,
     )
-    return Certified(certificate, tensors)
+    return Certified(certificate, tensors, calibration.dial)
 
 
 def choose(pooled: Pooled, truth: Sequence[int] | None, request: Request) -> tuple[str, Calibration, dict[str, Tensor]]:

@@ -388,7 +388,8 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             found["depth"] = depth or self.engine_.depth
         return found
 
-    def _policy(self) -> Policy:
+    def make_policy(self) -> Policy:
+        """The policy in force, ready to run."""
         found: dict[str, Any] = self.policy_in_force()
         if self.certified_ is not None and not self._is_named():
             return self.certified_.policy()
@@ -425,7 +426,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _run(self, tokens: Tokens) -> Decision:
         """Logits (N, C) and depths (N,) of texts in their order."""
-        chosen = self._policy()
+        chosen = self.make_policy()
         if not len(tokens):
             return Decision(torch.empty(0, len(self.labels_)), torch.empty(0, dtype=torch.int64))
         return run(self.engine_, tokens, chosen, self.batch_size)

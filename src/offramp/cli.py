@@ -18,6 +18,7 @@ import typer
 
 from offramp.config import DEFAULT_RECIPE
 from offramp.errors import Interrupted, OfframpError, UserError
+from offramp.serve.cli import serve
 from offramp.study.cli import app as study_app
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(study_app)
+app.command()(serve)
 
 TextColumns = Annotated[
     list[str] | None, typer.Option("--text", help="Column that holds the text; twice for a pair of texts.")

@@ -30,9 +30,10 @@ from numpy.typing import NDArray
 
 from offramp.errors import ConfigError
 from offramp.policies.bounds import fixed_sequence, p_values, upper_bound
+from offramp.policies.dial import Dial, DialPoint, spread
 from offramp.policies.evidence import Evidence, Scores, Scoring
 from offramp.policies.path import Floats, passing
-from offramp.policies.selection import Case, Draft, draft
+from offramp.policies.selection import Case, Draft, Outcomes, draft
 from offramp.policies.terms import Terms, divide
 
 FINALISTS = 3
@@ -56,6 +57,7 @@ class Calibration:
     within_budget: bool | None  # on the selection part; None where there is no budget
     accuracy_full: float | None = None  # of the last exit, where `Evidence.right` was given
     accuracy_early: float | None = None
+    dial: Dial | None = None  # the path around the thresholds; None where nobody leaves
 
     @property
     def certified(self) -> bool:
@@ -142,7 +144,31 @@ def _certified(
         within_budget=met,
         accuracy_full=accuracy_full,
         accuracy_early=accuracy_early,
+        dial=_dial(found, outcomes, allowed, chosen, certification) if np.isfinite(point).any() else None,
     )
+
+
+def _dial(found: Draft, outcomes: Outcomes, allowed: NDArray[np.bool_], chosen: int, texts: NDArray[np.int64]) -> Dial:
+    """The path around the chosen point, as the certification part measured it."""
+    case, depths = found.case, outcomes.left @ [*found.exits, found.case.evidence.layers] / len(texts)  # (P,)
+    places = spread(depths.tolist(), chosen)
+    points = []
+    for place in places:
+        point, read = found.points[place], case.reads(found.exits, found.points[place][None])[0]
+        points.append(
+            DialPoint(
+                thresholds={depth: float(t) for depth, t in zip(found.exits, point, strict=True) if np.isfinite(t)},
+                exits=tuple(depth for depth, kept in zip(found.exits, read, strict=True) if kept),
+                mean_depth=float(depths[place]),
+                harms=int(outcomes.harms[place]),
+                accuracy=_accuracies(found, point, texts)[1],
+                certified=case.terms.epsilon is not None and bool(allowed[place]),
+            )
+        )
+    right = case.evidence.right
+    exits = [] if right is None else right[:, texts].mean(axis=1).tolist()  # (E + 1,)
+    by_exit = dict(zip([*case.evidence.exits, case.evidence.layers], exits, strict=False))
+    return Dial(tuple(points), places.index(chosen), len(texts), by_exit)
 
 
 def _accuracies(found: Draft, point: Floats, texts: NDArray[np.int64]) -> tuple[float | None, float | None]:

@@ -1,7 +1,8 @@
 """MODEL -> FAST MODEL: a calibrated policy beside its model.
 
 `certificate.json` is what the policy promises, with a seal, the SHA-256 of the rest; `policy.safetensors` is what was
-fitted to held-out texts, for policies that are. A certificate holds for one model on one engine: beside any other it is
+fitted to held-out texts, for policies that are; `dial.json`, sealed too, is the path around the policy's thresholds. A
+certificate holds for one model on one engine: beside any other it is
 void, and says so.
 """
 
@@ -22,10 +23,11 @@ from offramp.disk import replace_file
 from offramp.errors import ConfigError, ModelError
 from offramp.policies import policy
 from offramp.policies.certificate import Certificate
+from offramp.policies.dial import Dial
 from offramp.policies.patient_confidence import PATIENCE
 from offramp.types import Policy
 
-CERTIFICATE, FITTED = "certificate.json", "policy.safetensors"
+CERTIFICATE, FITTED, DIAL = "certificate.json", "policy.safetensors", "dial.json"
 SEAL = "seal"
 
 
@@ -39,12 +41,14 @@ class Certified:
 
     certificate: Certificate
     tensors: Mapping[str, Tensor] = field(default_factory=dict)
+    dial: Dial | None = None
 
-    def policy(self) -> Policy:
-        """The policy that the certificate is about."""
+    def policy(self, point: int | None = None) -> Policy:
+        """The policy that the certificate is about, or the same at another point of the dial."""
         told = self.certificate
+        rule = told.rule if point is None or self.dial is None else self.dial.points[point].rule
         patience = int(told.settings.get("patience", PATIENCE))
-        return policy(told.policy, told.rule, patience=patience, tensors=self.tensors)
+        return policy(told.policy, rule, patience=patience, tensors=self.tensors)
 
     def tensors_of(self, name: str) -> Mapping[str, Tensor] | None:
         """What was fitted, where it is this policy's."""
@@ -56,9 +60,12 @@ def write(folder: Path, certified: Certified | None) -> None:
     try:
         (folder / CERTIFICATE).unlink(missing_ok=True)  # it must not stand beside the new tensors
         (folder / FITTED).unlink(missing_ok=True)
+        (folder / DIAL).unlink(missing_ok=True)
         if certified is not None:
             if certified.tensors:
                 replace_file(folder / FITTED, _bytes(certified.tensors))
+            if certified.dial is not None:
+                replace_file(folder / DIAL, _turned(certified.dial, certified.certificate))
             replace_file(folder / CERTIFICATE, _sealed(certified.certificate))
     except OSError as error:
         raise ModelError(f"The certificate cannot be written to `{folder}`: {error.strerror or error}.") from error
@@ -80,7 +87,8 @@ def read(folder: Path, engine: str, fingerprint: str) -> Certified | None:
             stacklevel=2,
         )
         return None
-    found = Certified(certificate, _fitted(folder, str(certificate.settings.get("fitted", ""))))
+    tensors = _fitted(folder, str(certificate.settings.get("fitted", "")))
+    found = Certified(certificate, tensors, _dial(folder, certificate))
     try:
         found.policy()
     except (ConfigError, ValueError) as error:
@@ -107,6 +115,30 @@ def _fitted(folder: Path, wanted: str) -> dict[str, Tensor]:
         return load(content)
     except (OSError, SafetensorError) as error:
         raise ModelError(f"`{folder / FITTED}` cannot be read: {error}. Run `offramp calibrate` again.") from error
+
+
+def _dial(folder: Path, certificate: Certificate) -> Dial | None:
+    """The dial beside a certificate; None where there is none."""
+    if not (folder / DIAL).is_file():
+        return None
+    try:
+        content = (folder / DIAL).read_bytes()
+        record = json.loads(content)
+        if isinstance(record, dict):
+            record.pop(SEAL, None)
+        dial = Dial.from_json(json.dumps(record))
+        if content != _turned(dial, certificate):
+            raise ValueError("it is not what was written")
+    except (OSError, ValueError, RecursionError) as error:
+        raise ModelError(f"`{folder / DIAL}` cannot be read: {error}. Run `offramp calibrate` again.") from error
+    return dial
+
+
+def _turned(dial: Dial, certificate: Certificate) -> bytes:
+    """A dial with the seal that ties it to its certificate."""
+    content = dial.to_json()
+    seal = hashlib.sha256(content.encode() + _sealed(certificate)).hexdigest()
+    return (json.dumps(json.loads(content) | {SEAL: seal}, indent=1) + "\n").encode()
 
 
 def _damaged(folder: Path, error: Exception) -> ModelError:

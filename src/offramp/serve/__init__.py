@@ -1,0 +1,1 @@
+"""MODEL -> PEOPLE: an HTTP server in which many clients share batches, and its page."""

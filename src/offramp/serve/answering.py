@@ -1,0 +1,148 @@
+"""MODEL -> PEOPLE: what a lane makes of the texts of a batch: tokens, a decision, answers; on request, every exit's.
+
+Texts that share a batch may be of any length, and all are padded to the longest: those of unlike length run apart.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from offramp.classifier import Classifier
+from offramp.data.tokens import Tokens
+from offramp.runtime.compaction import walk
+from offramp.runtime.engine import Engine
+from offramp.serve.choice import Choice, Choices
+from offramp.types import Batch, Decision, Example, ExitOutput, Label, Policy, directions
+
+SHORT = 32  # tokens up to which padding costs less than another batch
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """What texts must have in common to share a batch."""
+
+    choice: Choice
+    paired: bool = False
+    detail: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ExitAnswer:
+    """What the exit at one depth says of a text."""
+
+    depth: int
+    trained: bool
+    label: Label
+    probabilities: list[float]  # (C,)
+    distances: list[float]  # (C,), 1 less the cosine of the representation and each label embedding
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a text was answered, how surely, and where it left."""
+
+    label: Label
+    probability: float
+    depth: int
+    certified: bool  # by a policy whose risk is kept by a certificate
+    cut: bool  # whether the text was longer than the model takes
+    exits: list[ExitAnswer] | None = None
+
+
+class Answerer:
+    """A model that several lanes drive at once."""
+
+    def __init__(self, classifier: Classifier, choices: Choices, engine: Engine, lanes: int) -> None:
+        self.classifier, self.choices, self.engine = classifier, choices, engine
+        # A tokenizer that two threads use at once may find itself borrowed.
+        self.tokenizers = [copy.deepcopy(classifier.tokenizer_) for _ in range(lanes)]
+
+    def __call__(self, lane: int, ask: Ask, texts: list[Example]) -> list[Answer]:
+        """The answers to texts, in their order."""
+        tokenizer, most = self.tokenizers[lane], self.classifier.max_tokens_
+        tokens = Tokens.of(tokenizer, texts, most, warn=False)
+        cut = [False] * len(texts)
+        if tokens.truncated:
+            full = [place for place, length in enumerate(tokens.lengths) if length == most]
+            for place in full:
+                cut[place] = bool(Tokens.of(tokenizer, [texts[place]], most, warn=False).truncated)
+        found: dict[int, Answer] = {}
+        for rows in like_length(tokens.lengths.tolist()):
+            found |= zip(rows, self._answers(ask, tokens.batch(rows), [cut[row] for row in rows]), strict=True)
+        return [found[place] for place in range(len(texts))]
+
+    def _answers(self, ask: Ask, batch: Batch, cut: Sequence[bool]) -> Iterator[Answer]:
+        chosen, names = self.choices.find(ask.choice), self.classifier.labels_.names
+        if ask.detail:
+            outputs = {depth: _plain(output) for depth, output in self.engine.outputs(batch).items()}
+            decision = replay(self.engine, outputs, batch, chosen.policy, len(names))
+            exits: list[list[ExitAnswer] | None] = list(self._exits(outputs, len(batch)))
+        else:
+            decision, exits = self.engine.decide(batch, chosen.policy), [None] * len(batch)
+        top, index = torch.softmax(decision.logits.float().cpu(), dim=1).max(dim=1)
+        rows = zip(index.tolist(), top.tolist(), decision.depth.tolist(), cut, exits, strict=True)
+        for label, probability, depth, shortened, every in rows:
+            yield Answer(names[label], probability, depth, chosen.certified, shortened, every)
+
+    def _exits(self, outputs: Mapping[int, ExitOutput], texts: int) -> Iterator[list[ExitAnswer]]:
+        """What every exit says of each text."""
+        names, trained = self.classifier.labels_.names, self.engine.trained
+        told = {}
+        for depth, output in outputs.items():
+            sure = torch.softmax(output.logits, dim=1)  # (B, C)
+            far = 1 - directions(output.representation) @ directions(output.label_embeddings).T  # (B, C)
+            told[depth] = (sure.argmax(dim=1).tolist(), sure.tolist(), far.tolist())
+        for text in range(texts):
+            yield [
+                ExitAnswer(depth, depth in trained, names[best[text]], sure[text], far[text])
+                for depth, (best, sure, far) in told.items()
+            ]
+
+
+def replay(engine: Engine, outputs: Mapping[int, ExitOutput], batch: Batch, policy: Policy, classes: int) -> Decision:
+    """Where texts leave under a policy, from what every exit has said of them."""
+    readable = set(engine.trained if policy.trained_only else engine.exits) or set(engine.exits)
+    return walk(_Told(outputs, len(batch)), batch, policy, list(outputs), readable, classes)
+
+
+class _Told:
+    """A batch whose exits have all spoken, on its way past them."""
+
+    def __init__(self, outputs: Mapping[int, ExitOutput], texts: int) -> None:
+        self.outputs, self.rows = outputs, torch.arange(texts)
+
+    def advance(self, depth: int, read: bool) -> ExitOutput | None:
+        told, rows = self.outputs[depth], self.rows
+        return ExitOutput(told.representation[rows], told.logits[rows], told.label_embeddings) if read else None
+
+    def keep(self, rows: Tensor) -> None:
+        self.rows = self.rows[rows]
+
+
+def like_length(lengths: Sequence[int]) -> Iterator[list[int]]:
+    """Places of texts that run together: none is longer than twice another, unless all are short.
+
+    >>> list(like_length([10, 200, 30, 150, 40]))
+    [[1, 3], [4, 2], [0]]
+    """
+    order = np.argsort(lengths, kind="stable")[::-1].tolist()
+    group: list[int] = []
+    for place in order:
+        if group and lengths[group[0]] > max(SHORT, 2 * lengths[place]):
+            yield group
+            group = []
+        group.append(place)
+    if group:
+        yield group
+
+
+def _plain(output: ExitOutput) -> ExitOutput:
+    return ExitOutput(
+        *(part.detach().float().cpu() for part in (output.representation, output.logits, output.label_embeddings))
+    )
