@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 
 import pytest
@@ -25,15 +24,11 @@ def test_facts_come_back(facts: dict[str, object]) -> None:
 
 
 @given(FACTS, st.data())
-def test_a_changed_byte_is_refused_or_changes_nothing(facts: dict[str, object], data: st.DataObject) -> None:
+def test_a_changed_byte_is_refused(facts: dict[str, object], data: st.DataObject) -> None:
     content = bytearray(sealed(facts).encode())
-    place = data.draw(st.integers(0, len(content) - 1))
-    content[place] = data.draw(st.integers(0, 255))
-    try:
-        found = unsealed(bytes(content))
-    except ValueError:
-        return
-    assert json.dumps(found, sort_keys=True) == json.dumps(facts, sort_keys=True)
+    content[data.draw(st.integers(0, len(content) - 1))] ^= data.draw(st.integers(1, 255))
+    with pytest.raises(ValueError):
+        unsealed(bytes(content))
 
 
 @given(st.binary(max_size=40))

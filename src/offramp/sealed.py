@@ -15,7 +15,8 @@ SEAL = "seal"
 
 def sealed(facts: Mapping[str, Any]) -> str:
     """The facts as JSON, with their seal."""
-    return json.dumps({**facts, SEAL: _digest(facts)}, indent=1) + "\n"
+    seal = hashlib.sha256(json.dumps(facts).encode()).hexdigest()
+    return json.dumps({**facts, SEAL: seal}, indent=1) + "\n"
 
 
 def unsealed(content: bytes) -> dict[str, Any]:
@@ -24,10 +25,6 @@ def unsealed(content: bytes) -> dict[str, Any]:
         facts = json.loads(content)
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
-    if not isinstance(facts, dict) or facts.pop(SEAL, None) != _digest(facts):
+    if not isinstance(facts, dict) or facts.pop(SEAL, None) is None or sealed(facts).encode() != content:
         raise ValueError("it is not what was written")
     return facts
-
-
-def _digest(facts: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
