@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import shutil
 import signal
 import time
@@ -31,7 +32,7 @@ class Whole:
     """A run that nobody disturbed."""
 
     files: dict[str, bytes]
-    moments: int
+    moments: list[str]  # the changes it made to files, each once
     seconds: float
 
 
@@ -59,7 +60,7 @@ class Kills:
         for _ in range(kills):
             by_time = bool(len(places) % 2)
             how: dict[str, Any] = {"kill_after": chance.uniform(0.05, 0.9) * whole.seconds}
-            ended = self._fit(strategy, out, **(how if by_time else {"kill_at": chance.randint(1, whole.moments)}))
+            ended = self._fit(strategy, out, **(how if by_time else {"kill_at": chance.choice(whole.moments)}))
             if ended.code == 0:
                 break  # it was quicker
             if ended.code != -signal.SIGKILL:
@@ -89,14 +90,16 @@ class Kills:
             shutil.rmtree(out, ignore_errors=True)
             ended = self._fit(strategy, out)
             assert ended.code == 0, ended.output
-            self.wholes[strategy] = Whole(_files(out), len(ended.moments), time.monotonic() - began)
+            # Some names are drawn anew in each run.
+            moments = [re.sub(r"(\.saving-|events/)[^/]+", r"\1*", moment) for moment in ended.moments]
+            self.wholes[strategy] = Whole(_files(out), list(dict.fromkeys(moments)), time.monotonic() - began)
         return self.wholes[strategy]
 
     def damaged(self, count: int, strategy: str, seed: int = 0) -> Iterator[tuple[str, str]]:
         """Kind of damage and outcome of runs that were killed half-way, whose folder was then damaged, and resumed."""
         whole, half = self._whole(strategy), self.home / "half"
         shutil.rmtree(half, ignore_errors=True)
-        self._fit(strategy, half, kill_at=whole.moments * 2 // 3)
+        self._fit(strategy, half, kill_at=whole.moments[len(whole.moments) * 2 // 3])
         for number in range(count):
             chance, out = random.Random(f"run {seed} {number}"), self.home / "out"
             shutil.rmtree(out, ignore_errors=True)
