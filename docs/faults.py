@@ -10,20 +10,20 @@ from pathlib import Path
 RESULT = Path(__file__).resolve().parents[1] / "results" / "faults.json"
 HEAD = """# Faults
 
-What `make faults` broke on purpose, and what came of it. Runs of every strategy, on a random backbone of four layers, are
-killed with SIGKILL, at random times and before random changes to files, and resumed. Copies of model folders, of runs that
-were killed half-way and of data files are damaged and read. A case that loads something else than what was written, that
-crashes, hangs, or ends with an error that is not offramp's is bad, and fails the command. The page is rendered from
-`results/faults.json`, which the command writes; `tests/faults` holds the harness, and a shorter version runs with the
-tests."""
+What `make faults` broke on purpose, and what came of it. Runs of every strategy, on a random backbone of four layers,
+are killed with SIGKILL, at random times and before random changes to files, and resumed. Copies of model folders, of
+runs that were killed half-way and of data files are damaged and read. A case that loads something else than what was
+written, that crashes, hangs, or ends with an error that is not offramp's is bad, and fails the command. The page is
+rendered from `results/faults.json`, which the command writes; `tests/faults` holds the harness, and a shorter version
+runs with the tests."""
 
 Counts = dict[str, dict[str, int]]
 PARTS = {
     "kills": ("Kills", "Where the kills came, by strategy."),
     "resumed": (
         "Resumed runs",
-        "Each run was killed once or several times and then left to end. Its weights, its log and all else it wrote are "
-        "compared with the run that nobody disturbed.",
+        "Each run was killed once or several times and then left to end. Its weights, its log and all else it wrote "
+        "are compared with the run that nobody disturbed.",
     ),
     "runs": ("Damaged runs", "A run of two stages was killed, a file of its folder damaged, and the run resumed."),
     "folders": (

@@ -1,4 +1,4 @@
-"""The hashes that SECURITY.md speaks of: `pip install --dry-run --report - ... | python -m docs.hashes > hashes.txt`."""
+"""The hashes that SECURITY.md speaks of, from what `pip install --dry-run --report` writes; see the Makefile."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 
 APART = ("torch", "offramp")  # one has other builds for other processors, the other is what is installed
 HEAD = """\
-# The SHA-256 of every package of constraints.txt as pip resolves it on Linux, x86-64, with Python 3.11; torch is left out.
-# Written by `make hashes`."""
+# The SHA-256 of every package that offramp needs, as pip resolves it on Linux, x86-64, with Python 3.11; torch is
+# left out. Written by `make hashes`."""
 
 
 def lines(report: dict[str, Any]) -> Iterable[str]:
