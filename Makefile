@@ -8,7 +8,7 @@ JOBS ?= auto
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS)
 EXTRAS := minilm,plots,onnx,torchjd,tune,serve,dev
 
-.PHONY: demo test test-slow test-long lint format bench documents setup clean
+.PHONY: demo test test-slow test-long faults audit hashes lint format bench documents setup clean
 
 demo: $(READY)
 	$(BIN)/offramp demo
@@ -22,10 +22,23 @@ test-slow: $(READY)
 test-long: $(READY)
 	$(PYTEST) --dist worksteal -m long
 
+faults: $(READY)
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.faults
+
 lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# In a place of its own: what looks at the packages is none of them.
+audit:
+	$(PYTHON) -m venv $(VENV)-audit
+	$(VENV)-audit/bin/python -m pip install --quiet --disable-pip-version-check pip-audit==2.10.1
+	$(VENV)-audit/bin/pip-audit --disable-pip --no-deps -r constraints.txt
+
+hashes: $(READY)
+	$(BIN)/python -m pip install --quiet --dry-run --ignore-installed --report $(VENV)/report.json -c constraints.txt '.[$(EXTRAS)]'
+	$(BIN)/python -m docs.hashes < $(VENV)/report.json > hashes.txt
 
 format: $(READY)
 	$(BIN)/ruff check --fix .
@@ -46,4 +59,4 @@ $(READY): pyproject.toml constraints.txt
 	@touch $@
 
 clean:
-	rm -rf $(VENV) offramp-demo .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(VENV)-audit offramp-demo .pytest_cache .mypy_cache .ruff_cache

@@ -11,7 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from docs import benchmarks, results
+from docs import benchmarks, faults, results
 from offramp.config import describe
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -78,6 +78,7 @@ def rendered() -> dict[Path, str]:
         _page("settings"): _settings(),
         _page("results"): results.document(),
         _page("benchmarks"): benchmarks.document(),
+        _page("faults"): faults.document(),
         **{ROOT / "docs" / place: drawn for place, drawn in results.figures().items()},
     }
 

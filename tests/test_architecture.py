@@ -32,7 +32,7 @@ STAGES = {
 ABOVE = {"study"}
 """Folders that sit on top of the stages."""
 
-BASE = {"__init__", "config", "disk", "errors", "types"}
+BASE = {"__init__", "config", "disk", "errors", "lock", "sealed", "types"}
 
 MAY_IMPORT: dict[str, set[str]] = {
     "__init__": set(),
@@ -40,6 +40,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "types": set(),
     "config": {"errors"},
     "disk": set(),
+    "lock": {"errors"},
+    "sealed": set(),
     "data": BASE,
     "encoder": BASE | {"data"},
     "exits": BASE | {"encoder"},
@@ -58,8 +60,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "spaces": BASE,
     "tuning": BASE | {"classifier", "data", "optimise", "report", "spaces"},
     "demo": set(),
+    "process": {"errors"},
     "study": BASE | set(STAGES) - {"serve"} | {"classifier", "preparation"},
-    "cli": BASE | set(STAGES) | {"classifier", "demo", "progress", "spaces", "study", "tuning"},
+    "cli": BASE | set(STAGES) | {"classifier", "demo", "process", "progress", "spaces", "study", "tuning"},
 }
 """For each folder and module: which others of ours it may import. Its own folder is always allowed."""
 
@@ -68,6 +71,8 @@ LIBRARIES: dict[str, set[str]] = {
     "errors": set(),
     "config": set(),
     "disk": set(),
+    "lock": set(),
+    "sealed": set(),
     "demo": set(),
     "types": {"torch"},
     "objectives": {"torch"},

@@ -51,7 +51,10 @@ def anchor(heading: str) -> str:
 
 RENDERED = [
     "README.md",
-    *(f"docs/{name}.md" for name in ("benchmarks", "results", "settings", "strategies", "studies", "which-objective")),
+    *(
+        f"docs/{name}.md"
+        for name in ("benchmarks", "faults", "results", "settings", "strategies", "studies", "which-objective")
+    ),
 ]
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -24,15 +25,16 @@ from offramp.data.seen import digests
 from offramp.data.sources import Table, read
 from offramp.data.tokens import Tokens, tokenizer_digest, warn_of_cuts
 from offramp.encoder.load import load_backbone, load_tokenizer
-from offramp.errors import ConfigError, DataError, ModelError, TrainingError, unknown_name
+from offramp.errors import ConfigError, DataError, ModelError, NotFinite, TrainingError, unknown_name
 from offramp.exits import checkpoint
 from offramp.exits.label_names import begin_from_names
 from offramp.exits.model import MultiExitConfig, MultiExitModel, build
+from offramp.lock import held
 from offramp.optimise import processes
 from offramp.optimise.coherence import check, check_width
 from offramp.optimise.journal import Watch
 from offramp.optimise.loop import Loop, Result
-from offramp.optimise.run_folder import claim, fingerprint, finish, finished
+from offramp.optimise.run_folder import BAD_BATCH, claim, fingerprint, finish, finished, write_texts
 from offramp.optimise.saved_state import SavedState
 from offramp.optimise.static import Static, check_static, full_model, remove_stages
 from offramp.policies import POLICIES, policy
@@ -150,14 +152,31 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         config = self.config()
         check(config)
         _check_policy(config)
-        labels, learn, held = divide(train, validation, config)
+        texts = divide(train, validation, config)
         if processes.count() > 1:
             processes.begin()
             # The first process writes and tells.
             folder, watch = (folder, watch) if processes.rank() == 0 else (None, None)
-        if folder:
+        if folder is None:
+            return self._fit(config, *texts, watch=watch)
+        checkpoint.vacant(folder, resume, overwrite)
+        with held(folder):
             refuse(folder)
-            checkpoint.vacant(folder, resume, overwrite)
+            checkpoint.vacant(folder, resume, overwrite)  # somebody may have been quicker
+            return self._fit(config, *texts, folder, resume, overwrite, watch)
+
+    def _fit(
+        self,
+        config: Config,
+        labels: Labels,
+        learn: list[Example],
+        held: list[Example],
+        folder: Path | None = None,
+        resume: bool = False,
+        overwrite: bool = False,
+        watch: Watch | None = None,
+    ) -> Result:
+        """Fine-tune, in a folder that nobody else works in."""
         ended = None
         if folder and resume and checkpoint.is_model(folder):
             ended = self._resume_finished(folder, config, learn, held)
@@ -205,13 +224,15 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             def score(truth: Sequence[int], predicted: Sequence[int]) -> float:
                 return scores(truth, predicted, len(labels)).value(config.optimise.metric)
 
-            if config.compress.method == "none":
-                second = second_objective(config, labels, learn) if config.optimise.strategy == "two-stage" else None
-                loop = Loop(model, objective, config, learn_tokens, held_tokens, score, training, watch, second)
-                result = loop.run(resume)
-            else:
-                static = Static(config, objective, learn_tokens, held_tokens, score, tokenizer, training, watch)
-                model, result = static.run(model, resume)
+            with _bad_texts_kept(training, learn):
+                if config.compress.method == "none":
+                    staged = config.optimise.strategy == "two-stage"
+                    second = second_objective(config, labels, learn) if staged else None
+                    loop = Loop(model, objective, config, learn_tokens, held_tokens, score, training, watch, second)
+                    result = loop.run(resume)
+                else:
+                    static = Static(config, objective, learn_tokens, held_tokens, score, tokenizer, training, watch)
+                    model, result = static.run(model, resume)
         self._adopt(model, tokenizer, config)
         self.held_out_, self.seen_ = read(held), digests([*learn, *held])
         if folder:
@@ -513,6 +534,21 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     @classmethod
     def _with(cls, config: Config, parameters: Mapping[str, Any]) -> Classifier:
         return cls(**{"recipe": config.recipe, "settings": changes(config), **parameters})
+
+
+@contextmanager
+def _bad_texts_kept(training: Path | None, texts: Sequence[Example]) -> Iterator[None]:
+    """Write down the texts whose loss was no number, for whoever looks for the reason."""
+    try:
+        yield
+    except NotFinite as error:
+        if training is None:
+            raise
+        file = training / BAD_BATCH
+        with suppress(OSError):  # the reason is told even where the disk is full
+            write_texts(file, [texts[row] for row in error.rows])
+            raise NotFinite(f"{error} The texts of that batch are in `{file}`.", error.rows) from error
+        raise
 
 
 def _check_policy(config: Config) -> None:

@@ -1,7 +1,7 @@
 """Verbs: `offramp VERB THING`.
 
 Results go to standard output, progress and warnings to standard error. Exit codes: 0 done, 2 misuse, 1 failure,
-130 interrupted. Heavy imports happen inside the verbs, so that `--help` answers at once.
+130 interrupted, 143 terminated. Heavy imports happen inside the verbs, so that `--help` answers at once.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import typer
 
 from offramp.config import DEFAULT_RECIPE
 from offramp.errors import Interrupted, OfframpError, UserError
+from offramp.process import Verbs, as_process
 from offramp.serve.cli import serve
 from offramp.study.cli import app as study_app
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     name="offramp",
+    cls=Verbs,
     help="Text classifiers with an exit after every layer.",
     no_args_is_help=True,
     add_completion=False,
@@ -149,10 +151,13 @@ def calibrate(
     as_json: Json = False,
 ) -> None:
     """Choose when texts may leave, with a guarantee, from texts the model was not trained on."""
+    from offramp.lock import held
+
     classifier = _load(model, threads=threads, certificate=False)
     table = _read(classifier, data, text, label, labels_required=max_disagreement is None)
-    found = classifier.calibrate(table, max_drop, max_disagreement, confidence, budget_layers, policy)
-    classifier.save_certificate(model)
+    with held(model):
+        found = classifier.calibrate(table, max_drop, max_disagreement, confidence, budget_layers, policy)
+        classifier.save_certificate(model)
     if as_json:
         _print_json(json.loads(found.to_json()))
         return
@@ -234,6 +239,7 @@ def tune(
     label: LabelColumn = None,
     seed: Annotated[int | None, typer.Option(help="Seed of the search and of the first run of each trial.")] = None,
     settings: Annotated[list[str] | None, typer.Option("--set", help="Change a field: optimise.epochs=3.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the search in --out, as without this.")] = False,
     as_json: Json = False,
 ) -> None:
     """Search for the settings that validate best; killed, the same command goes on."""
@@ -336,7 +342,8 @@ def main() -> NoReturn:
     """The command line's entry: runs a verb and turns what goes wrong into a sentence and an exit code."""
     warnings.showwarning = _show_warning  # type: ignore[assignment]
     try:
-        app()
+        with as_process():
+            app()
     except UserError as error:
         _say(f"error: {error}")
         sys.exit(2)

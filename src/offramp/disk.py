@@ -1,7 +1,8 @@
-"""Files that are whole or absent, never half: written under another name, flushed to the disk, then renamed."""
+"""Files that are whole or absent, never half: written under another name, flushed to the disk, then renamed; hashes."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 from pathlib import Path
 
@@ -24,3 +25,9 @@ def flush(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def sha256(file: Path) -> str:
+    """The hash of a file's content, which is never in memory as a whole."""
+    with file.open("rb") as handle:
+        return hashlib.file_digest(handle, "sha256").hexdigest()

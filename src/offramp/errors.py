@@ -7,6 +7,7 @@ OfframpError
 │   ├── ModelError       a model folder or a backbone that cannot be loaded
 │   └── MissingExtra     an optional dependency that is not installed
 └── TrainingError        the run cannot go on; the command line exits with 1
+    └── NotFinite        a loss or a gradient is not a number
 
 KeyboardInterrupt
 └── Interrupted          the run was asked to stop, and its checkpoint is written; exits with 130 or 143
@@ -47,6 +48,14 @@ class MissingExtra(UserError):
 
 class TrainingError(OfframpError):
     """Training had to stop; the message names the last good checkpoint."""
+
+
+class NotFinite(TrainingError):
+    """The loss, or the gradient's norm, of a batch is not a number or has no end; `rows` are the batch's texts."""
+
+    def __init__(self, message: str, rows: Iterable[int]) -> None:
+        super().__init__(message)
+        self.rows = tuple(rows)
 
 
 class Interrupted(KeyboardInterrupt):

@@ -114,7 +114,7 @@ def read_space(file: Path) -> Space:
     """The space that a TOML file tells."""
     try:
         tree = tomllib.loads(file.read_text("utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ConfigError(f"A space should be a TOML file that can be read. Found `{file}`: {error}.") from error
     unknown = sorted(set(tree) - {"about", "grid", "fields"})
     if unknown or not isinstance(tree.get("fields"), dict) or not tree["fields"]:

@@ -27,6 +27,7 @@ from offramp.data.sources import Table
 from offramp.data.tokens import TruncationWarning
 from offramp.disk import replace_file
 from offramp.errors import ConfigError, MissingExtra, TrainingError
+from offramp.lock import held
 from offramp.optimise.journal import Watch
 from offramp.optimise.run_folder import fingerprint
 from offramp.report.importance import importance_bars
@@ -101,6 +102,13 @@ def tune(
     trial has a score, its reason is raised.
     """
     optuna = _optuna()
+    with held(folder):
+        return _searched(optuna, plan, folder, watch, told)
+
+
+def _searched(
+    optuna: Any, plan: Plan, folder: Path, watch: Watch | None, told: Callable[[Trial, int], None] | None
+) -> Search:
     study = _open(optuna, plan, folder)
     last: Exception | None = None
     while (done := len(_ended(optuna, study))) < plan.wanted():

@@ -552,3 +552,22 @@ def test_parquet_is_streamed_in_bounded_arrow_memory(tmp_path: Path) -> None:
     before = pa.total_allocated_bytes()
     peak = max(pa.total_allocated_bytes() for _ in stream(tmp_path / "a.parquet"))
     assert peak - before < 0.25 * sum(map(len, texts))
+
+
+# A folder that somebody else wrote.
+
+
+@pytest.mark.parametrize("way", ["../secret.csv", "{outside}/secret.csv", "link"])
+def test_the_files_of_a_data_sets_folder_lie_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
+    monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "secret.csv").write_text("text,label\nmine,1\n")
+    folder = tmp_path / "set"
+    folder.mkdir()
+    if way == "link":
+        (folder / "train.csv").symlink_to(tmp_path / "secret.csv")
+    else:
+        path = way.format(outside=tmp_path)
+        card = f"---\nconfigs:\n- config_name: default\n  data_files:\n  - split: train\n    path: {path}\n---\n"
+        (folder / "README.md").write_text(card)
+    with pytest.raises(DataError, match=r"should lie in its folder, `.*set`\. Found `.*(secret|train)\.csv`"):
+        read(str(folder))

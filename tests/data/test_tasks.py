@@ -235,3 +235,21 @@ def test_a_split_that_the_hub_lacks_is_told_with_those_it_has(fetched: Path) -> 
 def test_without_network_the_folder_is_advised(fetched: Path) -> None:
     with pytest.raises(DataError, match=r"should be found as `nyu-mll/glue`.*set OFFRAMP_DATA to a folder"):
         read("task:rte")
+
+
+@pytest.mark.parametrize("split", ["../secret", "../../mood/train", "/secret", "a/b"])
+def test_a_split_cannot_lead_out_of_the_tasks_folder(folder: Path, add: Add, split: str) -> None:
+    add()
+    for place in (folder / "secret.parquet", folder / "mood" / "train.parquet", folder / "mood" / "a" / "b.parquet"):
+        write(place, sentence=["a"], label=[0])
+    with pytest.raises(DataError, match="is not a split of the task `mood`"):
+        read(f"task:mood/{split}")
+
+
+@pytest.mark.parametrize("content", [b"{", b"3", b'{"a": 1}', b"[[1]]", b"[null]", b"\xff", b"[" * 50_000])
+def test_a_damaged_list_of_labels_is_a_data_error(folder: Path, add: Add, content: bytes) -> None:
+    add()
+    write(folder / "mood" / "train.parquet", sentence=["a"], label=[0])
+    (folder / "mood" / "labels.json").write_bytes(content)
+    with pytest.raises(DataError, match="should be a JSON list of labels"):
+        read("task:mood/train")

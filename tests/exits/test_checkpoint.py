@@ -21,10 +21,13 @@ from tests.encoder.backbones import KINDS, make_backbone, make_batch
 from transformers import PreTrainedTokenizerFast, dynamic_module_utils
 
 from offramp.config import Config, from_mapping
+from offramp.disk import sha256
 from offramp.errors import ModelError
 from offramp.exits import checkpoint
 from offramp.exits.kinds import EXITS
+from offramp.exits.manifest import FORMAT
 from offramp.exits.model import MultiExitModel, build
+from offramp.sealed import SEAL, sealed
 
 CONFIG = from_mapping({"recipe": "acl", "exits": {"size": 8, "heads": 2}, "optimise": {"seed": 7}})
 
@@ -68,12 +71,13 @@ def manifest(folder: Path) -> dict[str, Any]:
 
 
 def rewrite(folder: Path, **fields: Any) -> None:
-    (folder / "offramp.json").write_text(json.dumps({**manifest(folder), **fields}), "utf-8")
+    kept = {name: value for name, value in manifest(folder).items() if name != SEAL}
+    (folder / "offramp.json").write_text(sealed({**kept, **fields}), "utf-8")
 
 
 def agree(folder: Path, name: str) -> None:
     """Make the manifest agree with a file that was changed, as whoever forges a folder would."""
-    rewrite(folder, files={**manifest(folder)["files"], name: checkpoint._sha256(folder / name)})
+    rewrite(folder, files={**manifest(folder)["files"], name: sha256(folder / name)})
 
 
 # --- there and back
@@ -298,7 +302,7 @@ def test_no_folder_and_an_empty_folder_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_newer_format_is_refused(folder: Path) -> None:
-    rewrite(folder, format=checkpoint.FORMAT + 1, offramp="9.1.0")
+    rewrite(folder, format=FORMAT + 1, offramp="9.1.0")
     message = refusal(folder)
     assert str(folder) in message
     assert "`offramp.json`" in message
@@ -310,7 +314,7 @@ def test_a_manifest_that_leaves_the_folder_is_refused(folder: Path, name: str) -
     (folder.parent / "secret").write_text("")
     name = name.format(outside=folder.parent)
     target = (folder / name).resolve()
-    content = checkpoint._sha256(target) if target.is_file() else ""
+    content = sha256(target) if target.is_file() else ""
     rewrite(folder, files={**manifest(folder)["files"], name: content})
     message = refusal(folder)
     assert f"`{folder}`" in message

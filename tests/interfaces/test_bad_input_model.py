@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from offramp.exits.manifest import FORMAT
+
 Run = Callable[..., Any]
 Arguments = Callable[..., list[object]]
 
@@ -82,7 +84,7 @@ def test_a_manifest_that_cannot_be_read(refused: Run, copy: Path, content: bytes
 
 
 def test_a_manifest_of_a_newer_offramp(refused: Run, copy: Path) -> None:
-    write_manifest(copy, format=2, offramp="7.0")
+    write_manifest(copy, format=FORMAT + 1, offramp="7.0")
     refused(copy, "was written by a newer offramp (7.0)")
 
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +21,7 @@ from transformers import BertConfig, BertModel
 from offramp.config import Config
 from offramp.exits import checkpoint
 from offramp.exits.model import build
+from offramp.lock import held
 
 Start = Callable[..., subprocess.Popen[str]]
 Run = Callable[..., Any]
@@ -73,6 +78,93 @@ def test_a_signal_while_training_leaves_a_run_to_resume(
     assert "Traceback" not in err
     assert list((tmp_path / "m" / "training").glob("checkpoint-*"))
     assert not checkpoint.is_model(tmp_path / "m")
+
+
+def test_a_second_run_in_the_same_folder_is_refused_and_harms_nothing(
+    offramp: Run, train_arguments: Callable[..., list[object]], model: Path, held_out: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(model, tmp_path / "m")
+    before = {file: file.read_bytes() for file in (tmp_path / "m").rglob("*") if file.is_file()}
+    with held(tmp_path / "m"):  # as the first run does
+        for command in (
+            train_arguments(tmp_path / "m", "--resume"),
+            train_arguments(tmp_path / "m", "--overwrite"),
+            ["calibrate", tmp_path / "m", held_out, "--max-drop", 0.2],
+        ):
+            ran = offramp(*command)
+            assert (ran.code, ran.out) == (2, "")
+            assert "One process at a time should work in" in ran.err
+    assert {file: file.read_bytes() for file in (tmp_path / "m").rglob("*") if file.is_file()} == before
+
+
+def test_a_search_ends_with_the_signals_code_and_goes_on(
+    offramp: Run, tables: Path, backbone_folder: Path, tmp_path: Path
+) -> None:
+    command = ["tune", tables / "train.csv", "--out", tmp_path / "t", "--recipe", "ce", "--backbone", backbone_folder]
+    command += ["--trials", 1, "--set", "exits.size=16", "--set", "optimise.batch_size=16"]
+    log = tmp_path / "t" / "trial-0000" / "seed-0" / "training" / "log.jsonl"
+
+    def terminate() -> None:
+        while not (log.exists() and log.stat().st_size):
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    sender = threading.Thread(target=terminate, daemon=True)
+    sender.start()
+    ran = offramp(*command, "--set", "optimise.epochs=1000")
+    assert (ran.code, ran.out) == (143, "")
+    assert "Traceback" not in ran.err
+    assert list(log.parent.glob("checkpoint-*"))
+
+
+# What a label or a text is made of does not depend on the machine's language.
+LANGUAGES = {
+    "ASCII": {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
+    "Turkish": {"LC_ALL": "tr_TR.ISO-8859-9", "PYTHONUTF8": "0", "PYTHONIOENCODING": "iso-8859-9"},
+}
+SPEAK = """
+import json, sys, offramp.cli
+for arguments in json.loads(sys.stdin.read()):
+    sys.argv = ["offramp", *arguments]
+    try:
+        offramp.cli.main()
+    except SystemExit as end:
+        assert not end.code, arguments
+"""
+
+
+@pytest.fixture(scope="module")
+def spoken(tmp_path_factory: pytest.TempPathFactory, write_table: Callable[..., Path]) -> Path:
+    """Labelled texts beyond ASCII."""
+    told = (("good", "größer"), ("bad", "日"))
+    rows = [(f"the film was {word} {n}", label) for n in range(20) for word, label in told]
+    return write_table(tmp_path_factory.mktemp("spoken") / "spoken.csv", rows)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_the_language_of_the_machine_changes_no_byte(
+    offramp: Run, train_arguments: Callable[..., list[object]], spoken: Path, tmp_path: Path, language: str
+) -> None:
+    def commands(folder: Path) -> list[list[str]]:
+        asked = (train_arguments(folder, data=spoken), ["predict", folder, spoken], ["evaluate", folder, spoken])
+        return [[str(word) for word in command] for command in asked]
+
+    ran = [offramp(*command) for command in commands(tmp_path / "here")]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", **LANGUAGES[language]}
+    there = subprocess.run(
+        [sys.executable, "-c", SPEAK],
+        input=json.dumps(commands(tmp_path / "there")),
+        capture_output=True,
+        encoding="utf-8",
+        env=environment,
+    )
+    assert there.returncode == 0, there.stderr
+    assert "größer" in ran[1].out
+    assert ran[1].out in there.stdout
+    assert "größer" in (tmp_path / "there" / "report.html").read_text("utf-8")
+    files = [(tmp_path / place / "model.safetensors").read_bytes() for place in ("here", "there")]
+    assert files[0] == files[1]
 
 
 def test_a_reader_that_goes_away_ends_predict_without_a_word(start: Start, model: Path, tmp_path: Path) -> None:

@@ -91,6 +91,31 @@ def test_a_damaged_checkpoint_is_refused_by_name(tmp_path: Path, file: str, dama
         saved.read()
 
 
+@pytest.mark.parametrize("file", ["tensors.safetensors", "facts.json"])
+@pytest.mark.parametrize("where", [0.3, 0.6, 0.9])
+def test_one_flipped_bit_of_a_checkpoint_is_noticed(tmp_path: Path, file: str, where: float) -> None:
+    saved = SavedState(tmp_path)
+    saved.write(3, TENSORS, {"place": {"update": 3, "epoch_loss": 0.123456789}})
+    hurt = tmp_path / "checkpoint-3" / file
+    content = bytearray(hurt.read_bytes())
+    content[int(where * len(content))] ^= 4
+    hurt.write_bytes(content)
+    with pytest.raises(ModelError, match=r"checkpoint-3` is damaged"):
+        saved.read()
+
+
+def test_behind_a_damaged_checkpoint_the_one_before_is_found(tmp_path: Path) -> None:
+    """There are two where a kill came before the older one was removed."""
+    for number in (3, 5):
+        SavedState(tmp_path / str(number)).write(number, TENSORS, {"number": number})
+        (tmp_path / str(number) / f"checkpoint-{number}").rename(tmp_path / f"checkpoint-{number}")
+    saved = SavedState(tmp_path)
+    assert saved.read() is not None
+    assert saved.read()[1] == {"number": 5}  # type: ignore[index]
+    (tmp_path / "checkpoint-5" / "facts.json").write_text("{}")
+    assert saved.read()[1] == {"number": 3}  # type: ignore[index]
+
+
 def test_a_place_that_cannot_be_written_is_a_training_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(TrainingError, match=r"could not be written to `.*file/training`.*no checkpoint yet"):

@@ -203,7 +203,11 @@ def _dataset_rows(source: str | Path) -> Rows:
 
     name, config, split = _dataset_name(source)
     try:
+        if Path(name).is_absolute():
+            _check_inside(Path(name), datasets.load_dataset_builder(name, config).config.data_files or {})
         dataset = datasets.load_dataset(name, config, split=split)
+    except DataError:
+        raise
     except Exception as error:  # the hub, the network and the builders have no common base of errors
         reason = str(error).partition("\n")[0].rstrip(".")
         raise DataError(
@@ -219,6 +223,15 @@ def _dataset_rows(source: str | Path) -> Rows:
                 yield number, values
 
     return Rows(str(source), "row", tuple(dataset.column_names), pick)
+
+
+def _check_inside(folder: Path, files: Mapping[str, Iterable[str]]) -> None:
+    """Refuse a folder whose card, or a link in it, names files elsewhere: whoever wrote it may not say what is read."""
+    for file in chain.from_iterable(files.values()):
+        if "://" in file or not Path(file).resolve().is_relative_to(folder):
+            raise DataError(
+                f"The files of a data set should lie in its folder, `{folder}`. Found `{file}`. Copy it there."
+            )
 
 
 def _dataset_name(source: str | Path) -> tuple[str, str | None, str]:

@@ -65,13 +65,25 @@ def _local(found: Task, split: str, folder: Path) -> tuple[Iterator[Row], Sequen
             f"{', '.join(here) or 'nothing'}. Add it, or unset OFFRAMP_DATA to fetch it from the hub."
         )
     file = home / f"{split}.parquet"
-    if not file.is_file():
+    # A name with a path in it would read outside the folder.
+    if file.parent != home or not file.is_file():
         raise _no_split(found, split, sorted(entry.stem for entry in home.glob("*.parquet")))
     listed = home / "labels.json"
-    names = json.loads(listed.read_text("utf-8")) if listed.is_file() else list(found.labels)
+    names = _listed(listed) if listed.is_file() else list(found.labels)
     if sorted(names) != sorted(found.labels):
         raise DataError(f"`{listed}` should hold the {len(found.labels)} labels of `{found.name}`. Found {names[:5]}.")
     return rows_of(file).pick((*found.columns, "label")), names
+
+
+def _listed(file: Path) -> list[str]:
+    """The labels that a file lists."""
+    try:
+        names = json.loads(file.read_bytes())
+        if isinstance(names, list) and all(isinstance(name, str) for name in names):
+            return names
+    except (OSError, ValueError, RecursionError):
+        pass
+    raise DataError(f"`{file}` should be a JSON list of labels. Found something else. Write it again.")
 
 
 def _fetched(found: Task, split: str) -> tuple[Iterator[Row], Sequence[str]]:

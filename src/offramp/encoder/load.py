@@ -6,12 +6,12 @@ remote code is never run.
 
 from __future__ import annotations
 
-import hashlib
 import importlib.util
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from offramp.disk import sha256
 from offramp.errors import ModelError, OfframpError
 
 
@@ -63,8 +63,7 @@ def check_sha256(file: Path, wanted: str) -> None:
     """Refuse a file whose content is not the wanted one."""
     if not file.is_file():
         raise ModelError(f"The package should hold `{file.name}`, but it is missing. Install the package again.")
-    with file.open("rb") as handle:
-        found = hashlib.file_digest(handle, "sha256").hexdigest()
+    found = sha256(file)
     if found != wanted:
         raise ModelError(
             f"`{file.name}` should have SHA-256 {wanted}. Found {found}. "

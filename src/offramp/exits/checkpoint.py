@@ -1,15 +1,12 @@
 """STATES -> REPRESENTATION, LOGITS AT EACH DEPTH: a model on disk.
 
 A model folder is Hugging Face's (`config.json`, `model.safetensors`, the tokenizer's files) with `offramp.toml`, the
-resolved configuration, `seen.safetensors`, the hashes of the training texts, and `offramp.json`, the manifest with
-every file's SHA-256. The manifest is written last: a folder without it is half-written or foreign, a folder that
-disagrees with it is damaged.
+resolved configuration, `seen.safetensors`, the hashes of the training texts, and `offramp.json`, the manifest. Only the
+files that the manifest names are read, and what they hold is checked before it is used.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import shutil
 import tempfile
@@ -23,18 +20,19 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from offramp import __version__
 from offramp.config import Config, from_mapping, to_toml
-from offramp.disk import flush, replace_file
+from offramp.disk import flush, sha256
 from offramp.encoder.load import quiet_loading
 from offramp.errors import ModelError, TrainingError
+from offramp.exits import manifest
+from offramp.exits.manifest import MANIFEST
 from offramp.exits.model import MultiExitConfig, MultiExitModel
+from offramp.exits.weights import check_weights
 
-MANIFEST = "offramp.json"
 SETTINGS = "offramp.toml"
 SEEN = "seen.safetensors"
+WEIGHTS = "model.safetensors"
 RUN = Path("training") / "run.json"  # what `optimise` writes first
-FORMAT = 1
 
 
 def is_model(folder: Path) -> bool:
@@ -72,43 +70,48 @@ def save(
             if seen is not None:
                 save_file({"digests": seen}, part / SEEN)
             names = sorted(p.name for p in part.iterdir())
-            files = {file: _sha256(part / file) for file in names}
+            files = {file: sha256(part / file) for file in names}
             (folder / MANIFEST).unlink(missing_ok=True)
             for file in names:
                 flush(part / file)
                 os.replace(part / file, folder / file)
-        manifest = {"format": FORMAT, "offramp": __version__, "files": files}
-        replace_file(folder / MANIFEST, json.dumps(manifest, indent=1) + "\n")
+        manifest.write(folder, files)
     except (OSError, SafetensorError) as error:
         raise TrainingError(f"The model could not be written to `{folder}`: {error}.") from error
 
 
 def load(folder: Path) -> tuple[MultiExitModel, Any, Config]:
     """The model, its tokenizer and the configuration it was made with; a folder that is not whole is refused."""
-    _, tokenizer, config = load_without_weights(folder)
-    with _readable(folder), quiet_loading():
+    with _readable(folder), quiet_loading(), manifest.alone(folder, verify(folder)) as files:
+        made_of, tokenizer, config = _without_weights(files, folder)
+        check_weights(files / WEIGHTS, made_of)
         model = MultiExitModel.from_pretrained(
-            folder, use_safetensors=True, attn_implementation=config.encoder.attention
+            files, use_safetensors=True, attn_implementation=config.encoder.attention
         )
+        model.config.name_or_path = model.name_or_path = str(folder)
     return model.train(False), tokenizer, config
 
 
 def load_without_weights(folder: Path) -> tuple[MultiExitConfig, Any, Config]:
     """What the model is made of, its tokenizer and the configuration it was made with."""
+    with _readable(folder), quiet_loading(), manifest.alone(folder, verify(folder)) as files:
+        return _without_weights(files, folder)
+
+
+def _without_weights(files: Path, folder: Path) -> tuple[MultiExitConfig, Any, Config]:
     from transformers import AutoTokenizer
 
-    with _readable(folder):
-        verify(folder)
-        config = from_mapping(tomllib.loads((folder / SETTINGS).read_text("utf-8")))
-        with quiet_loading():
-            made_of = MultiExitConfig.from_pretrained(folder)
-            tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+    config = from_mapping(tomllib.loads((files / SETTINGS).read_text("utf-8")))
+    made_of = MultiExitConfig.from_pretrained(files)
+    tokenizer = AutoTokenizer.from_pretrained(files, trust_remote_code=False)
+    # They were read from where the files stand alone; the folder is where they are.
+    made_of.name_or_path = tokenizer.name_or_path = str(folder)
     return made_of, tokenizer, config
 
 
 def load_seen(folder: Path) -> Tensor | None:
     """The hashes of the texts that the model of a verified folder was trained on; None where they are not told."""
-    if not (folder / SEEN).is_file():
+    if SEEN not in manifest.read(folder):
         return None
     with _readable(folder):
         return load_file(folder / SEEN)["digests"]
@@ -126,8 +129,8 @@ def _readable(folder: Path) -> Iterator[None]:
         raise ModelError(f"The model folder `{folder}` cannot be read: {first}") from error
 
 
-def verify(folder: Path) -> None:
-    """Refuse a folder that is absent, foreign, half-written or damaged, and say which."""
+def verify(folder: Path) -> dict[str, str]:
+    """The model's files and their hashes; a folder that is absent, foreign, half-written or damaged is refused."""
     if not folder.is_dir():
         raise ModelError(f"A model should be a folder that `offramp train` wrote. There is no folder `{folder}`.")
     if not is_model(folder):
@@ -137,24 +140,7 @@ def verify(folder: Path) -> None:
             if half
             else f"`{folder}` is not an offramp model: it has no `{MANIFEST}`. Train one with `offramp train`."
         )
-    try:
-        manifest = json.loads((folder / MANIFEST).read_text("utf-8"))
-        files = dict(manifest["files"].items())
-        written = int(manifest["format"])
-    except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
-        raise ModelError(f"The model folder `{folder}` is damaged: `{MANIFEST}` cannot be read.") from error
-    if written > FORMAT:
-        raise ModelError(
-            f"The model folder `{folder}` was written by a newer offramp ({manifest.get('offramp')}): `{MANIFEST}` has "
-            f"format {written}, this one reads {FORMAT}. Upgrade offramp."
-        )
-    for name, wanted in files.items():
-        file = folder / name
-        # A name with a path in it would read outside the folder.
-        if Path(name).name != name or not file.is_file():
-            raise ModelError(f"The model folder `{folder}` is damaged: `{name}` is missing.")
-        if _sha256(file) != wanted:
-            raise ModelError(f"The model folder `{folder}` is damaged: `{name}` is not what was written.")
+    return manifest.verify(folder)
 
 
 def vacant(folder: Path, resume: bool, overwrite: bool) -> None:
@@ -184,8 +170,8 @@ def clear(folder: Path) -> None:
     """
     if is_model(folder):
         try:
-            names = list(json.loads((folder / MANIFEST).read_text("utf-8"))["files"])
-        except (ValueError, KeyError, TypeError):
+            names = list(manifest.read(folder))
+        except ModelError:
             names = []  # damaged: the new files are written over the old ones
         for name in names:
             if Path(name).name == name:
@@ -201,8 +187,3 @@ def clear(folder: Path) -> None:
 def forget(folder: Path) -> None:
     """Say that there is no model in the folder any more."""
     (folder / MANIFEST).unlink(missing_ok=True)
-
-
-def _sha256(file: Path) -> str:
-    with file.open("rb") as handle:
-        return hashlib.file_digest(handle, "sha256").hexdigest()

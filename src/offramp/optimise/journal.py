@@ -41,13 +41,13 @@ class Journal:
         log = self.folder / "log.jsonl"
         kept: list[str] = []
         if done and log.exists():
-            for line in log.read_text("utf-8").splitlines():
+            for line in log.read_bytes().splitlines():
                 try:
                     if json.loads(line)["step"] > done:
                         break
-                except ValueError:
+                    kept.append(line.decode())
+                except (ValueError, KeyError, TypeError):
                     break  # torn by a kill
-                kept.append(line)
         replace_file(log, "".join(f"{line}\n" for line in kept))
         self.accelerator.init_trackers("events")
 

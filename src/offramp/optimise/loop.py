@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 
 import torch
@@ -23,7 +24,7 @@ from offramp.config import Config, OptimiseConfig
 from offramp.data.sampling import POOL, class_balanced, length_buckets, sorted_batches
 from offramp.data.tokens import Tokens
 from offramp.data.views import Views
-from offramp.errors import TrainingError
+from offramp.errors import NotFinite, TrainingError
 from offramp.exits.model import MultiExitModel
 from offramp.optimise import processes
 from offramp.optimise.aggregators import aggregator
@@ -255,9 +256,11 @@ class Loop:
             norm = update.apply(share) if math.isfinite(record.loss) else None
             if norm is None or not math.isfinite(norm):
                 what = f"The loss became {record.loss}" if norm is None else f"The gradient's norm became {norm}"
-                raise TrainingError(
+                wrong = [rows for rows, m in zip(group, measured, strict=True) if not math.isfinite(m.loss)] or group
+                raise NotFinite(
                     f"{what} at update {record.step}. Lower optimise.lr_backbone or raise objective.temperature. "
-                    f"{self._advice()}"
+                    f"{self._advice()}",
+                    chain.from_iterable(wrong),
                 )
             place.update += 1
             place.batch = first + len(group)

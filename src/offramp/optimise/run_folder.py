@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +13,13 @@ from offramp.config import Config, to_mapping
 from offramp.disk import replace_file
 from offramp.errors import ConfigError, DataError, ModelError
 from offramp.optimise.loop import Result
+from offramp.sealed import sealed, unsealed
 from offramp.types import Example
 
 _RUN = "run.json"
 _RESULT = "result.json"
+BAD_BATCH = "bad-batch.jsonl"
+"""The texts whose loss, or whose gradient, was no number."""
 
 
 def fingerprint(*parts: Iterable[Example]) -> str:
@@ -33,7 +36,7 @@ def claim(folder: Path, config: Config, data: str, resume: bool) -> None:
     """Write down what this run is; or, to resume, refuse a run that is another one."""
     file = folder / _RUN
     if resume and file.exists():
-        before = json.loads(file.read_text("utf-8"))
+        before = _read(file, ("config", "data"))
         changed = sorted(_changes(before["config"], to_mapping(config)))
         if changed:
             raise ConfigError(
@@ -60,11 +63,26 @@ def finish(folder: Path, result: Result) -> None:
 def finished(folder: Path) -> Result | None:
     """How this run ended, or None while it has not."""
     file = folder / _RESULT
-    return Result(**json.loads(file.read_text("utf-8"))) if file.is_file() else None
+    return Result(**_read(file, [each.name for each in fields(Result)])) if file.is_file() else None
+
+
+def write_texts(file: Path, examples: Iterable[Example]) -> None:
+    """Write texts down for whoever wants to look at them, as JSONL that can be read again."""
+    facts = ({key: value for key, value in asdict(e).items() if value is not None} for e in examples)
+    replace_file(file, "".join(json.dumps(each, ensure_ascii=False) + "\n" for each in facts))
+
+
+def _read(file: Path, names: Iterable[str]) -> dict[str, Any]:
+    """The facts of a run, which should have these names."""
+    try:
+        found = unsealed(file.read_bytes())
+        return {name: found[name] for name in names}
+    except (OSError, ValueError, KeyError) as error:
+        raise ModelError(f"The run's file `{file}` is damaged: {error}. Train anew with --overwrite.") from error
 
 
 def _write(file: Path, facts: Mapping[str, Any]) -> None:
-    replace_file(file, json.dumps(facts, indent=1) + "\n")
+    replace_file(file, sealed(facts))
 
 
 def _changes(before: Mapping[str, Any], after: Mapping[str, Any], prefix: str = "") -> Iterable[str]:

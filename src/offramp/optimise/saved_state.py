@@ -1,12 +1,11 @@
 """LOSS -> PARAMETERS: checkpoints of a run, complete or absent, never half.
 
-A checkpoint is a folder with tensors (safetensors) and facts (JSON). It is written under another name,
-flushed to the disk and renamed, so that a kill at any moment leaves the one before it. No pickles.
+A checkpoint is a folder with tensors (safetensors) and facts (JSON, sealed, with the tensors' SHA-256). It is written
+under another name, flushed to the disk and renamed, so that a kill at any moment leaves the one before it. No pickles.
 """
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Mapping
 from contextlib import suppress
@@ -17,10 +16,12 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from offramp.disk import flush
+from offramp.disk import flush, sha256
 from offramp.errors import ModelError, TrainingError
+from offramp.sealed import sealed, unsealed
 
 _PREFIX, _BASE = "checkpoint-", "base"
+_TENSORS, _FACTS = "tensors.safetensors", "facts.json"
 
 
 class Checkpoint(NamedTuple):
@@ -42,8 +43,12 @@ class SavedState:
 
     def newest(self) -> Path | None:
         """The newest complete checkpoint."""
-        found = [p for p in self.folder.glob(f"{_PREFIX}*") if p.name.removeprefix(_PREFIX).isdigit()]
-        return max(found, key=lambda p: int(p.name.removeprefix(_PREFIX)), default=None)
+        return next(iter(self._all()), None)
+
+    def _all(self) -> list[Path]:
+        """The complete checkpoints, the newest first; there are two where a kill came before the older was removed."""
+        found = [p for p in self.folder.glob(f"{_PREFIX}*") if p.name.removeprefix(_PREFIX).isdecimal()]
+        return sorted(found, key=lambda p: int(p.name.removeprefix(_PREFIX)), reverse=True)
 
     def write(self, number: int, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
         """Write checkpoint `number` and then remove the older ones."""
@@ -60,9 +65,10 @@ class SavedState:
             self.folder.mkdir(parents=True, exist_ok=True)
             shutil.rmtree(part, ignore_errors=True)
             part.mkdir()
-            save_file({name: t.contiguous() for name, t in tensors.items()}, part / "tensors.safetensors")
-            (part / "facts.json").write_text(json.dumps(facts), "utf-8")
-            for file in (part / "tensors.safetensors", part / "facts.json", part):
+            save_file({name: t.contiguous() for name, t in tensors.items()}, part / _TENSORS)
+            manifest = {"facts": facts, "sha256": sha256(part / _TENSORS)}
+            (part / _FACTS).write_text(sealed(manifest), "utf-8")
+            for file in (part / _TENSORS, part / _FACTS, part):
                 flush(file)
             _discard(final)
             part.rename(final)
@@ -74,9 +80,16 @@ class SavedState:
             ) from error
 
     def read(self) -> Checkpoint | None:
-        """The newest checkpoint, or None where there is none."""
-        newest = self.newest()
-        return None if newest is None else _load(newest)
+        """The newest checkpoint that is not damaged, or None where there is none at all."""
+        damaged: ModelError | None = None
+        for folder in self._all():
+            try:
+                return _load(folder)
+            except ModelError as error:
+                damaged = damaged or error
+        if damaged is not None:
+            raise damaged
+        return None
 
     def read_base(self) -> dict[str, Tensor]:
         """What the phase of the newest checkpoint started from."""
@@ -102,9 +115,11 @@ class SavedState:
 
 def _load(folder: Path) -> Checkpoint:
     try:
-        facts = json.loads((folder / "facts.json").read_text("utf-8"))
-        return Checkpoint(load_file(folder / "tensors.safetensors"), facts)
-    except (OSError, SafetensorError, ValueError) as error:
+        manifest = unsealed((folder / _FACTS).read_bytes())
+        if sha256(folder / _TENSORS) != manifest["sha256"]:
+            raise ValueError(f"`{_TENSORS}` is not what was written")
+        return Checkpoint(load_file(folder / _TENSORS), manifest["facts"])
+    except (OSError, SafetensorError, ValueError, KeyError) as error:
         raise ModelError(f"The checkpoint `{folder}` is damaged: {error}. Remove it and train anew.") from error
 
 

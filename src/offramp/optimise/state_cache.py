@@ -3,7 +3,7 @@
 The exits below the last read the same states in every epoch. They lie on disk in half precision, one file per depth,
 all tokens of all texts one after the other, and are mapped into memory; what the last exit says of each text lies
 beside them. A cache is written under another name and renamed when it is whole; its key tells the tokens, the weights
-and the precision it was made of, so that it is never taken for another. One that lost bytes since is made again.
+and the precision it was made of, so that it is never taken for another. One that was damaged since is made again.
 """
 
 from __future__ import annotations
@@ -27,8 +27,10 @@ from torch import Tensor
 
 from offramp.data.sampling import sorted_batches
 from offramp.data.tokens import Tokens
+from offramp.disk import sha256
 from offramp.exits.base import Exit
 from offramp.exits.model import MultiExitModel
+from offramp.sealed import sealed, unsealed
 from offramp.types import ExitOutput, States
 
 _FACTS, _TEACHER = "facts.json", "teacher.safetensors"
@@ -153,9 +155,9 @@ def _write(home: Path, frozen: Frozen, dtype: torch.dtype) -> bool:
     try:
         if not _fill(part, frozen, dtype):
             return False
-        sizes = {file.name: file.stat().st_size for file in part.iterdir()}
-        facts = {"dtype": str(dtype).removeprefix("torch."), "depths": frozen.depths, "bytes": sizes}
-        (part / _FACTS).write_text(json.dumps(facts), "utf-8")
+        files = {file.name: sha256(file) for file in part.iterdir()}
+        facts = {"dtype": str(dtype).removeprefix("torch."), "depths": frozen.depths, "files": files}
+        (part / _FACTS).write_text(sealed(facts), "utf-8")
         for file in part.iterdir():
             with file.open("rb") as handle:
                 os.fsync(handle.fileno())
@@ -198,11 +200,11 @@ def _mapped(file: Path, size: int, dtype: torch.dtype) -> Tensor:
 
 
 def _whole(home: Path) -> bool:
-    """Whether all that was written is there: a run can also be killed while it removes a cache."""
+    """Whether all is there as it was written: a run can also be killed while it removes a cache."""
     try:
-        sizes = json.loads((home / _FACTS).read_text("utf-8"))["bytes"]
-        return all((home / name).stat().st_size == size for name, size in sizes.items())
-    except (OSError, ValueError, KeyError):
+        files = unsealed((home / _FACTS).read_bytes())["files"]
+        return all(sha256(home / name) == wanted for name, wanted in files.items())
+    except (OSError, ValueError):
         return False
 
 

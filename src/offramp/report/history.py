@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -69,6 +70,24 @@ class History:
 KINDS: dict[str, type[StepRecord] | type[EpochRecord]] = {"step": StepRecord, "epoch": EpochRecord}
 
 
+def _number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _numbers(value: Any) -> bool:
+    return isinstance(value, dict) and all(map(_number, value.values()))
+
+
+SHAPES: dict[str, Callable[[Any], bool]] = {
+    "step": lambda value: type(value) is int,
+    **dict.fromkeys(("epoch", "loss", "score", "lr"), _number),
+    **dict.fromkeys(("parts", "cosines", "by_exit"), _numbers),
+    **dict.fromkeys(("metric", "phase"), lambda value: isinstance(value, str)),
+    **dict.fromkeys(("angle", "kept", "main_norm", "auxiliary_norm"), lambda value: value is None or _number(value)),
+}
+"""What a damaged file may have made of a field."""
+
+
 def read_history(path: Path) -> History:
     """The history written to `path`; empty where there is no such file.
 
@@ -83,7 +102,7 @@ def read_history(path: Path) -> History:
     for number, line in lines:
         try:
             found = json.loads(line)
-        except ValueError:  # bad JSON or bad UTF-8
+        except (ValueError, RecursionError):  # bad JSON or bad UTF-8
             if number == lines[-1][0]:
                 break
             raise DataError(f"Line {number} of {path} should be a JSON record of a run. Found {line[:60]!r}.") from None
@@ -96,7 +115,7 @@ def read_history(path: Path) -> History:
 
 
 def _record(found: Any, where: str) -> StepRecord | EpochRecord:
-    if not isinstance(found, dict) or found.get("kind") not in KINDS:
+    if not isinstance(found, dict) or str(found.get("kind")) not in KINDS:
         raise DataError(f'{where} should be a record with "kind": "step" or "epoch". Found {str(found)[:60]}.')
     values = {name: value for name, value in found.items() if name != "kind"}
     for name in ("loss", "score"):
@@ -105,8 +124,10 @@ def _record(found: Any, where: str) -> StepRecord | EpochRecord:
     for name in ("parts", "cosines", "by_exit"):
         if isinstance(values.get(name), dict):
             values[name] = {key: math.nan if value is None else value for key, value in values[name].items()}
+    wrong = [name for name, value in values.items() if name in SHAPES and not SHAPES[name](value)]
     try:
-        return KINDS[found["kind"]](**values)
+        if not wrong:
+            return KINDS[found["kind"]](**values)
     except TypeError:
-        names = ", ".join(values)
-        raise DataError(f"{where} should hold the fields of a {found['kind']} record. Found {names}.") from None
+        wrong = list(values)
+    raise DataError(f"{where} should hold the fields of a {found['kind']} record. Found {', '.join(wrong)}.") from None

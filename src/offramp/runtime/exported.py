@@ -15,6 +15,7 @@ from offramp.config import Config
 from offramp.data.tokens import Tokens
 from offramp.errors import ModelError
 from offramp.exits import checkpoint
+from offramp.exits.manifest import MANIFEST as MODEL
 from offramp.exits.model import MultiExitConfig, MultiExitModel
 from offramp.policies.never import Never
 from offramp.runtime.engine import Engine, run
@@ -111,7 +112,7 @@ def refuse(folder: Path) -> None:
 def load_exported(folder: Path, threads: int | None = None) -> tuple[OnnxEngine, MultiExitConfig, Any, Config]:
     """The engine of an exported model, what the model is made of, its tokenizer and its configuration."""
     if not checkpoint.is_model(folder):
-        raise ModelError(f"The exported model `{folder}` is damaged: `{checkpoint.MANIFEST}` is missing. Export again.")
+        raise ModelError(f"The exported model `{folder}` is damaged: `{MODEL}` is missing. Export again.")
     made_of, tokenizer, config = checkpoint.load_without_weights(folder)
     engine = OnnxEngine(folder, threads)
     if list(engine.labels) != made_of.labels:

@@ -50,6 +50,7 @@ def run_study(
     threads: Annotated[int, typer.Option(help="Threads of each run; 0: the cores divided between the jobs.")] = 0,
     only: Annotated[str, typer.Option(help="Runs that are asked for, as VARIANT/TASK/SEED; * matches any.")] = "",
     limit: Annotated[int, typer.Option(help="Make at most this many runs; 0: all that are missing.")] = 0,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on where it was stopped, as without this.")] = False,
     as_json: Json = False,
 ) -> None:
     """Make the runs that are missing; a killed run goes on, a finished study does nothing."""

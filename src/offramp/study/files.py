@@ -227,6 +227,6 @@ def _check_axes(study: Study, file: str) -> None:
 def _read(file: Traversable, study: str) -> Reader:
     try:
         tree: dict[str, Any] = tomllib.loads(file.read_text("utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ConfigError(f"{study}/{file.name} should be TOML. Found otherwise: {error}.") from error
     return Reader(f"{study}/{file.name}", tree)

@@ -21,7 +21,7 @@ from offramp.data.sources import Table
 from offramp.data.tasks import task
 from offramp.data.tokens import Tokens
 from offramp.data.views import Views
-from offramp.exits.checkpoint import MANIFEST
+from offramp.exits.manifest import MANIFEST
 from offramp.optimise.angles import Angles, measure
 from offramp.preparation import first_objective, tokenise
 from offramp.report.cost import costs

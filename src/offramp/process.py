@@ -1,0 +1,48 @@
+"""What a command is as a process: how signals end it, and that it speaks UTF-8 whatever the locale."""
+
+from __future__ import annotations
+
+import io
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from offramp.errors import Interrupted
+
+
+class Verbs(TyperGroup):
+    """Verbs that a signal ends with 128 and its number, as a shell counts."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run a verb."""
+        try:
+            return super().invoke(ctx)
+        except Interrupted as error:
+            raise typer.Exit(128 + error.signal) from error
+
+
+@contextmanager
+def as_process() -> Iterator[None]:
+    """Be a process of its own: SIGTERM tidies up as Ctrl-C does, and what is printed is UTF-8."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")  # a file's name may be any bytes
+    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
+        yield
+        return
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _interrupt(number: int, _: FrameType | None) -> None:
+    raise Interrupted(number)

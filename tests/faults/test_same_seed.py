@@ -1,0 +1,52 @@
+"""The same seed on the same machine gives the same weights twice, whatever the recipe."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from tests.faults.small import Small
+
+from offramp import Classifier
+from offramp.config import recipes
+from offramp.data.sources import Table, read
+
+FEW = [
+    "optimise.epochs=1",
+    "optimise.batch_size=12",
+    "optimise.contrast_batch=0",
+    "optimise.updates_per_epoch=0",
+    "stage2.epochs=1",
+    "stage2.least_updates=0",
+    "compress.epochs=1",
+]
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Small:
+    return Small(tmp_path_factory.mktemp("small"))
+
+
+@pytest.fixture(scope="module")
+def table(small: Small) -> Table:
+    return read(small.data).keep(range(30))
+
+
+@pytest.mark.parametrize("recipe", recipes())
+def test_the_same_seed_gives_the_same_weights(small: Small, table: Table, recipe: str) -> None:
+    states = []
+    for noise in (1, 2):
+        torch.manual_seed(noise)  # of somebody else's making
+        torch.rand(noise)
+        classifier = Classifier(recipe, str(small.backbone), FEW, seed=3)
+        classifier.fit_table(table)
+        states.append(classifier.model_.state_dict())
+    assert states[0].keys() == states[1].keys()
+    assert all(torch.equal(states[0][name], states[1][name]) for name in states[0])
+
+
+def test_another_seed_gives_other_weights(small: Small, table: Table) -> None:
+    found = [Classifier("ce", str(small.backbone), FEW, seed=seed) for seed in (3, 4)]
+    for classifier in found:
+        classifier.fit_table(table)
+    mine, theirs = (classifier.model_.state_dict() for classifier in found)
+    assert not all(torch.equal(mine[name], theirs[name]) for name in mine)
