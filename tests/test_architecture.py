@@ -50,10 +50,11 @@ MAY_IMPORT: dict[str, set[str]] = {
     "runtime": BASE | {"data", "exits", "policies"},
     "serve": BASE | {"classifier", "runtime"},
     # on top of the stages
+    "sample_weights": BASE | {"data", "objectives"},
     "preparation": BASE | {"data", "exits", "objectives"},
     "calibration": BASE | {"data", "policies", "runtime"},
     "speed_curve": BASE | {"data", "report", "runtime"},
-    "classifier": BASE | set(STAGES) - {"serve"} | {"calibration", "preparation", "speed_curve"},
+    "classifier": BASE | set(STAGES) - {"serve"} | {"calibration", "preparation", "sample_weights", "speed_curve"},
     "progress": BASE,
     "spaces": BASE,
     "tuning": BASE | {"classifier", "data", "optimise", "report", "spaces"},

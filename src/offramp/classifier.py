@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import NotFittedError
 
 from offramp.calibration import SCORED, Request, certify, check_unseen
 from offramp.config import DEFAULT_RECIPE, Config, changes, load_recipe, override
@@ -57,6 +58,7 @@ from offramp.runtime.engine import Engine, answers, pool, run
 from offramp.runtime.exported import Comparison, export, is_exported, load_exported, refuse
 from offramp.runtime.sweep import Make
 from offramp.runtime.torch_engine import TorchEngine, set_threads
+from offramp.sample_weights import ClassWeight, check_class_weight, check_objective, weighted
 from offramp.speed_curve import speed_curve
 from offramp.types import Decision, Example, Label, Policy
 
@@ -73,11 +75,17 @@ class Prediction:
     certified: bool = False  # by a policy whose risk is kept by a certificate
 
 
+class NotFitted(ModelError, NotFittedError):  # type: ignore[misc]
+    """A classifier is asked before it has learnt; scikit-learn looks for its own kind of error."""
+
+
 class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """A text classifier with an exit after every layer.
 
     `recipe` names a configuration, `settings` changes single fields of it (a mapping, or a list of "key=value").
-    `policy`, `threshold` and `depth` say when a text leaves; they may change after fitting.
+    `policy`, `threshold` and `depth` say when a text leaves; they may change after fitting. `class_weight` is
+    scikit-learn's: `balanced`, or a weight for each label. A field of the configuration is a parameter too, with two
+    underscores in place of the dot: `set_params(optimise__epochs=3)`, which is how a grid search names it.
 
     >>> from offramp import Classifier
     >>> texts = ["I love it", "what a joy", "so good", "I hate it", "what a pain", "so bad"]
@@ -99,6 +107,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         threshold: float | None = None,
         depth: int | None = None,
         batch_size: int = 64,
+        class_weight: ClassWeight = None,
     ) -> None:
         self.recipe = recipe
         self.backbone = backbone
@@ -108,25 +117,55 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.threshold = threshold
         self.depth = depth
         self.batch_size = batch_size
+        self.class_weight = class_weight
 
     # --- configuration
 
     def config(self) -> Config:
         """The resolved configuration this classifier trains with."""
-        given = self.settings or {}
-        extra = [f"{k}={_written(v)}" for k, v in given.items()] if isinstance(given, Mapping) else list(given)
+        check_class_weight(self.class_weight)
+        extra = [f"{key}={_written(value)}" for key, value in _mapped(self.settings).items()]
         if self.backbone is not None:
             extra.append(f"encoder.backbone={self.backbone}")
         if self.seed is not None:
             extra.append(f"optimise.seed={self.seed}")
+        if self.class_weight == "balanced":
+            extra.append("objective.class_weights=balanced")
         return override(load_recipe(self.recipe), extra)
+
+    def set_params(self, **params: Any) -> Classifier:
+        """Change parameters; `stage__field` changes a field of the configuration."""
+        fields = {key.replace("__", ".", 1): value for key, value in params.items() if "__" in key}
+        super().set_params(**{key: value for key, value in params.items() if "__" not in key})
+        if fields:
+            self.settings = {**_mapped(self.settings), **fields}
+            self.config()  # a field that does not exist is named now
+        return self
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.two_d_array, tags.input_tags.string = False, True
+        return tags
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "engine_")
 
     # --- training
 
-    def fit(self, X: Any, y: Sequence[Label], validation: tuple[Any, Sequence[Label]] | None = None) -> Classifier:
-        """Fine-tune on texts (or pairs of texts) and their labels."""
+    def fit(
+        self,
+        X: Any,
+        y: Sequence[Label],
+        validation: tuple[Any, Sequence[Label]] | None = None,
+        sample_weight: Sequence[float] | None = None,
+    ) -> Classifier:
+        """Fine-tune on texts (or pairs of texts) and their labels.
+
+        A text counts in the cross entropy as much as its weight says; one of weight 0 is left out. Neither the
+        contrast nor the validation score knows weights.
+        """
         self.fit_table(
-            as_table(X, y, "training texts"),
+            weighted(as_table(X, y, "training texts"), sample_weight, self.class_weight),
             as_table(*validation, "validation texts") if validation is not None else None,
         )
         return self
@@ -149,6 +188,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check(config)
         _check_policy(config)
         labels, learn, held = divide(train, validation, config)
+        check_objective(config, learn)
         if folder:
             refuse(folder)
             checkpoint.vacant(folder, resume, overwrite)
@@ -427,7 +467,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _check_fitted(self) -> None:
         if not hasattr(self, "engine_"):
-            raise ModelError("A classifier should be fitted or loaded first: call fit(texts, labels) or load(folder).")
+            raise NotFitted("A classifier should be fitted or loaded first: call fit(texts, labels) or load(folder).")
 
     # --- on disk
 
@@ -509,6 +549,17 @@ def _check_policy(config: Config) -> None:
     """Refuse a threshold that the policy cannot have, or a policy to be fitted, before the training and not after."""
     wanted = config.policy
     policy(wanted.name, wanted.threshold, wanted.depth, wanted.patience)
+
+
+def _mapped(settings: Mapping[str, Any] | Sequence[str] | None) -> dict[str, Any]:
+    """Settings by their keys; a list of them may hold `key=value` only."""
+    if settings is None or isinstance(settings, Mapping):
+        return dict(settings or {})
+    pairs = [setting.partition("=") for setting in settings]
+    wrong = [key for key, equals, _ in pairs if not equals]
+    if wrong:
+        raise ConfigError(f"A setting should look like key=value. Found `{wrong[0]}`.")
+    return {key.strip(): value.strip() for key, _, value in pairs}
 
 
 def _written(value: Any) -> str:

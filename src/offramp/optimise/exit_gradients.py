@@ -57,5 +57,6 @@ APART: dict[str, Callable[[Scene, Lesson], Measured]] = {"none": plain, "exact":
 def _loss(scene: Scene, lesson: Lesson) -> Loss:
     with scene.autocast():
         outputs = read_together(scene.model, lesson.states, scene.phase.exits)
-        losses = [scene.objective(output, lesson.labels, lesson.teacher) for output in outputs.values()]
+        told = lesson.labels, lesson.teacher, lesson.weights
+        losses = [scene.objective(output, *told) for output in outputs.values()]
     return summed(losses, [1.0] * len(losses))
