@@ -54,7 +54,12 @@ MAY_IMPORT: dict[str, set[str]] = {
     "preparation": BASE | {"data", "exits", "objectives"},
     "calibration": BASE | {"data", "policies", "runtime"},
     "speed_curve": BASE | {"data", "report", "runtime"},
-    "classifier": BASE | set(STAGES) - {"serve"} | {"calibration", "preparation", "sample_weights", "speed_curve"},
+    "beginning": BASE | {"data", "encoder", "exits", "optimise", "preparation"},
+    "autoload": set(),
+    "hugging_face": BASE | set(STAGES) - {"serve"} | {"beginning", "classifier", "preparation"},
+    "classifier": BASE
+    | set(STAGES) - {"serve"}
+    | {"beginning", "calibration", "preparation", "sample_weights", "speed_curve"},
     "progress": BASE,
     "spaces": BASE,
     "tuning": BASE | {"classifier", "data", "optimise", "report", "spaces"},

@@ -5,7 +5,6 @@ A scikit-learn classifier over texts. `offramp train` and the other verbs are th
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,23 +17,22 @@ import torch
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import NotFittedError
 
+from offramp.beginning import begin
 from offramp.calibration import SCORED, Request, certify, check_unseen
-from offramp.config import DEFAULT_RECIPE, Config, changes, load_recipe, override
+from offramp.config import DEFAULT_RECIPE, Config, DataConfig, ExitsConfig, changes, load_recipe, override
 from offramp.data.labels import Labels
 from offramp.data.seen import digests
 from offramp.data.sources import Table, read
-from offramp.data.tokens import Tokens, tokenizer_digest, warn_of_cuts
-from offramp.encoder.load import load_backbone, load_tokenizer
+from offramp.data.tokens import Tokens, warn_of_cuts
 from offramp.errors import ConfigError, DataError, ModelError, TrainingError, unknown_name
 from offramp.exits import checkpoint
-from offramp.exits.label_names import begin_from_names
-from offramp.exits.model import MultiExitConfig, MultiExitModel, build
-from offramp.optimise.coherence import check, check_width
+from offramp.exits.model import MultiExitConfig, MultiExitModel
+from offramp.optimise.coherence import check
 from offramp.optimise.journal import Watch
 from offramp.optimise.loop import Loop, Result
 from offramp.optimise.run_folder import claim, fingerprint, finish, finished
 from offramp.optimise.saved_state import SavedState
-from offramp.optimise.static import Static, check_static, full_model, remove_stages
+from offramp.optimise.static import Static, remove_stages
 from offramp.policies import POLICIES, policy
 from offramp.policies.certificate import Certificate
 from offramp.policies.patient_confidence import PATIENCE
@@ -45,9 +43,7 @@ from offramp.preparation import (
     divide,
     encode,
     first_objective,
-    label_texts,
     second_objective,
-    token_limit,
     tokenise,
 )
 from offramp.report.curve import Curve
@@ -196,28 +192,9 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             ended = self._resume_finished(folder, config, learn, held)
             if ended is not None:
                 return ended
-        tokenizer = load_tokenizer(config.encoder.backbone, config.encoder.revision)
         with torch.random.fork_rng():
             torch.manual_seed(config.optimise.seed)
-            # Loading draws too: a layer the folder lacks begins at random.
-            backbone = load_backbone(config.encoder.backbone, config.encoder.revision, config.encoder.attention)
-            model = build(
-                backbone,
-                labels.names,
-                exit_kind=config.exits.kind,
-                exit_size=config.exits.size,
-                exit_heads=config.exits.heads,
-                exit_temperature=config.exits.temperature,
-                exit_window=config.exits.window,
-                exit_dropout=config.exits.dropout,
-            )
-            if config.compress.teacher:
-                model, tokenizer = full_model(Path(config.compress.teacher), labels.names)
-            check_static(config, model)
-            check_width(config, model.representation_width)
-            model.config.max_tokens = token_limit(model, tokenizer, config.data.max_length)
-            if config.exits.labels == "names" and not config.compress.teacher:
-                begin_from_names(model, label_texts(tokenizer, labels, model.config.max_tokens))
+            model, tokenizer = begin(config, labels)
             learn_tokens = tokenise(tokenizer, learn, labels, model.config.max_tokens)
             held_tokens = tokenise(tokenizer, held, labels, model.config.max_tokens)
             cuts = learn_tokens.truncated + held_tokens.truncated
@@ -386,8 +363,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def fingerprint(self) -> str:
         """What tells this model, and how it reads texts, from any other: by it a certificate knows its model."""
         self._check_fitted()
-        facts = [self.engine_.fingerprint(), tokenizer_digest(self.tokenizer_), self.max_tokens_]
-        return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
+        return certified.fingerprint(self.engine_, self.tokenizer_, self.max_tokens_)
 
     @property
     def certificate(self) -> Certificate | None:
@@ -538,6 +514,16 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         classifier.seen_ = checkpoint.load_seen(home)
         if certificate:
             classifier.certified_ = certified.read(home, classifier.engine_.name, classifier.fingerprint())
+        return classifier
+
+    @classmethod
+    def of(cls, model: MultiExitModel, tokenizer: Any, **parameters: Any) -> Classifier:
+        """A classifier around a model that was trained elsewhere; `parameters` are the constructor's."""
+        made_of = model.config
+        exits = ExitsConfig(made_of.exit_kind, made_of.exit_size, made_of.exit_heads)
+        config = Config(recipe="elsewhere", exits=exits, data=DataConfig(max_length=made_of.max_tokens))
+        classifier = cls(**parameters)
+        classifier._adopt(model.train(False), tokenizer, config)
         return classifier
 
     @classmethod
