@@ -56,6 +56,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "speed_curve": BASE | {"data", "report", "runtime"},
     "beginning": BASE | {"data", "encoder", "exits", "optimise", "preparation"},
     "autoload": set(),
+    "model_card": BASE | {"classifier", "encoder", "optimise", "report"},
+    "hub": BASE | {"classifier", "exits", "model_card", "runtime"},
+    "hub_cli": BASE | {"classifier", "data", "hub", "model_card"},
     "hugging_face": BASE | set(STAGES) - {"serve"} | {"beginning", "classifier", "preparation"},
     "classifier": BASE
     | set(STAGES) - {"serve"}
@@ -65,7 +68,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "tuning": BASE | {"classifier", "data", "optimise", "report", "spaces"},
     "demo": set(),
     "study": BASE | set(STAGES) - {"serve"} | {"classifier", "preparation"},
-    "cli": BASE | set(STAGES) | {"classifier", "demo", "progress", "spaces", "study", "tuning"},
+    "cli": BASE | set(STAGES) | {"classifier", "demo", "hub_cli", "progress", "spaces", "study", "tuning"},
 }
 """For each folder and module: which others of ours it may import. Its own folder is always allowed."""
 

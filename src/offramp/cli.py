@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
+from offramp import hub_cli
 from offramp.config import DEFAULT_RECIPE
 from offramp.errors import Interrupted, OfframpError, UserError
 from offramp.study.cli import app as study_app
@@ -38,6 +39,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(study_app)
+app.command()(hub_cli.card)
+app.command()(hub_cli.push)
 
 TextColumns = Annotated[
     list[str] | None, typer.Option("--text", help="Column that holds the text; twice for a pair of texts.")

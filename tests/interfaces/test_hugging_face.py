@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import statistics
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ from transformers import (
 )
 
 from offramp import Classifier
+from offramp.config import PolicyConfig
 from offramp.errors import ConfigError
 from offramp.hugging_face import EarlyExitModel, compute_metrics, model_to_train
 from offramp.objectives import objective
@@ -37,10 +40,13 @@ JOINT = {
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory, backbone_folder: Path, toy: Toy) -> Path:
-    """A model all of whose exits were trained; its settings let sure texts leave."""
+    """A model all of whose exits were trained; its settings let half of the texts leave at the first of them."""
     home = tmp_path_factory.mktemp("early") / "model"
-    settings = {**JOINT, "optimise.epochs": 4, "policy.name": "confidence", "policy.threshold": 0.95}
-    Classifier("jt", str(backbone_folder), settings).fit(*toy(240)).save(home)
+    classifier = Classifier("jt", str(backbone_folder), JOINT).fit(*toy(240))
+    classifier.set_params(policy="fixed", depth=1)
+    middle = statistics.median(decision.probability for decision in classifier.decide(toy(40, seed=4)[0]))
+    classifier.config_ = replace(classifier.config_, policy=PolicyConfig("confidence", middle))
+    classifier.save(home)
     return home
 
 
