@@ -55,6 +55,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "calibration": BASE | {"data", "policies", "runtime"},
     "speed_curve": BASE | {"data", "report", "runtime"},
     "beginning": BASE | {"data", "encoder", "exits", "optimise", "preparation"},
+    "growing": BASE | {"data", "encoder"},
     "autoload": set(),
     "model_card": BASE | {"classifier", "encoder", "optimise", "report"},
     "hub": BASE | {"classifier", "exits", "model_card", "runtime"},
@@ -62,7 +63,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "hugging_face": BASE | set(STAGES) - {"serve"} | {"beginning", "classifier", "preparation"},
     "classifier": BASE
     | set(STAGES) - {"serve"}
-    | {"beginning", "calibration", "preparation", "sample_weights", "speed_curve"},
+    | {"beginning", "calibration", "growing", "preparation", "sample_weights", "speed_curve"},
     "progress": BASE,
     "spaces": BASE,
     "tuning": BASE | {"classifier", "data", "optimise", "report", "spaces"},

@@ -27,6 +27,7 @@ from offramp.data.tokens import Tokens, warn_of_cuts
 from offramp.errors import ConfigError, DataError, ModelError, TrainingError, unknown_name
 from offramp.exits import checkpoint
 from offramp.exits.model import MultiExitConfig, MultiExitModel
+from offramp.growing import with_its_labels
 from offramp.optimise.coherence import check
 from offramp.optimise.journal import Watch
 from offramp.optimise.loop import Loop, Result
@@ -183,7 +184,11 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         config = self.config()
         check(config)
         _check_policy(config)
+        names: tuple[Label, ...] = ()
+        if config.optimise.strategy == "grow":
+            train, validation, names = with_its_labels(train, validation, config)
         labels, learn, held = divide(train, validation, config)
+        labels = Labels(names) if names else labels
         check_objective(config, learn)
         if folder:
             refuse(folder)
@@ -214,7 +219,11 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 return scores(truth, predicted, len(labels)).value(config.optimise.metric)
 
             if config.compress.method == "none":
-                second = second_objective(config, labels, learn) if config.optimise.strategy == "two-stage" else None
+                second = (
+                    second_objective(config, labels, learn)
+                    if config.optimise.strategy in ("two-stage", "grow")
+                    else None
+                )
                 loop = Loop(model, objective, config, learn_tokens, held_tokens, score, training, watch, second)
                 result = loop.run(resume)
             else:
@@ -520,7 +529,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def of(cls, model: MultiExitModel, tokenizer: Any, **parameters: Any) -> Classifier:
         """A classifier around a model that was trained elsewhere; `parameters` are the constructor's."""
         made_of = model.config
-        exits = ExitsConfig(made_of.exit_kind, made_of.exit_size, made_of.exit_heads)
+        exits = ExitsConfig(made_of.exit_kind, size=made_of.exit_size, heads=made_of.exit_heads)
         config = Config(recipe="elsewhere", exits=exits, data=DataConfig(max_length=made_of.max_tokens))
         classifier = cls(**parameters)
         classifier._adopt(model.train(False), tokenizer, config)

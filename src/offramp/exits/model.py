@@ -39,6 +39,7 @@ class MultiExitConfig(PreTrainedConfig):
         backbone: dict[str, Any] | None = None,
         labels: Sequence[Label] = (),
         exit_kind: str = "mha",
+        last_kind: str = "",
         exit_size: int = 64,
         exit_heads: int = 4,
         exit_temperature: float = 0.1,
@@ -52,6 +53,7 @@ class MultiExitConfig(PreTrainedConfig):
         self.backbone = backbone or {}
         self.labels = list(labels)
         self.exit_kind = exit_kind
+        self.last_kind = last_kind or exit_kind
         self.exit_size = exit_size
         self.exit_heads = exit_heads
         self.exit_temperature = exit_temperature
@@ -87,8 +89,9 @@ class MultiExitModel(PreTrainedModel):
 
     def __init__(self, config: MultiExitConfig, backbone: PreTrainedModel | None = None) -> None:
         super().__init__(config)
-        if config.exit_kind not in EXITS:
-            raise unknown_name("exit", config.exit_kind, EXITS)
+        for name in (config.exit_kind, config.last_kind):
+            if name not in EXITS:
+                raise unknown_name("exit", name, EXITS)
         if backbone is None:
             inner = config.backbone_config()
             # DeBERTa-v2 has its own attention and takes no other implementation.
@@ -98,8 +101,8 @@ class MultiExitModel(PreTrainedModel):
         if getattr(backbone, "pooler", None) is not None:
             backbone.pooler = None  # each exit has its own
         self.encoder = Encoder(backbone)
-        build = EXITS[config.exit_kind]
-        self.exits = nn.ModuleList([build(config, backbone.config) for _ in range(self.encoder.depth)])
+        kinds = [config.exit_kind] * (self.encoder.depth - 1) + [config.last_kind]
+        self.exits = nn.ModuleList([EXITS[name](config, backbone.config) for name in kinds])
         # `from_pretrained` makes a model without values and fills it from the file.
         self._drawn = not any(parameter.is_meta for parameter in self.exits.parameters())
         self.post_init()  # type: ignore[no-untyped-call]

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from accelerate import Accelerator
@@ -106,7 +107,8 @@ class Loop:
             for number in range(self.place.phase, len(phases)):
                 self._phase(phases[number], restored, began)
                 restored = None
-            self.model.config.trained_exits = sorted({depth for phase in phases for depth in phase.exits})
+            standing = {self.model.depth} if any(phase.frozen for phase in phases) else set()
+            self.model.config.trained_exits = sorted(standing.union(*(phase.exits for phase in phases)))
         except OSError as error:
             raise TrainingError(f"The run's folder could not be written: {error}. {self._advice()}") from error
         finally:
@@ -117,16 +119,25 @@ class Loop:
         first = self.place.done[0]
         kept = [keeper for phase in self.place.done for keeper in phase["keepers"].values()]
         by_exit = {depth: score for keeper in kept for depth, score in keeper["by_exit"].items()}
+        whole = first["keepers"].get("all") or self._standing()
+        by_exit |= whole["by_exit"]
         return Result(
-            score=first["keepers"]["all"]["score"],
+            score=whole["score"],
             metric=self.config.optimise.metric,
-            best_epoch=first["keepers"]["all"]["epoch"],
+            best_epoch=whole["epoch"],
             epochs=first["epochs"],
             updates=self.place.update,
             seconds=seconds,
             stopped_early=first["early"],
             by_exit=dict(sorted(by_exit.items(), key=lambda item: int(item[0]))),
         )
+
+    def _standing(self) -> dict[str, Any]:
+        """How well a last exit answers that no phase has trained, as a keeper would tell it."""
+        last = self.model.depth
+        (answers,) = self._predict(Phase("last", (last,), ())).values()
+        score = self.score(self.validation.labels_or_raise(), answers)
+        return {"score": score, "epoch": 0, "by_exit": {str(last): score}}
 
     # --- one phase
 
