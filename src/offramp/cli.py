@@ -69,14 +69,16 @@ def train(
     label: LabelColumn = None,
     seed: Annotated[int | None, typer.Option(help="Seed of everything random.")] = None,
     settings: Annotated[list[str] | None, typer.Option("--set", help="Change a field: optimise.epochs=3.")] = None,
+    track: Annotated[
+        list[str] | None, typer.Option("--track", help="Tell tensorboard, wandb or trackio; more than once for more.")
+    ] = None,
     resume: Annotated[bool, typer.Option(help="Go on from the last checkpoint in --out.")] = False,
     overwrite: Annotated[bool, typer.Option(help="Replace the model in --out.")] = False,
     as_json: Json = False,
 ) -> None:
     """Fine-tune a classifier on labelled texts."""
-    result, validated = _train(
-        data, out, validation, recipe, backbone, text, label, seed, settings or [], resume, overwrite
-    )
+    changed = [*(settings or []), *([f"optimise.track={json.dumps(track)}"] if track else [])]
+    result, validated = _train(data, out, validation, recipe, backbone, text, label, seed, changed, resume, overwrite)
     report = out / "report.html"
     if as_json:
         found: dict[str, Any] = {"out": str(out), "report": str(report), **asdict(result)}

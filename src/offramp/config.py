@@ -190,6 +190,8 @@ class OptimiseConfig:
     "Updates between checkpoints within an epoch. 0: one at the end of each epoch."
     precision: str = "no"
     "`no` or `bf16`: accelerate's mixed precision."
+    track: tuple[str, ...] = ("tensorboard",)
+    "Who is told a run's numbers besides its own log: `tensorboard`, `wandb`, `trackio`, or nobody."
     seed: int = 0
     "Seed of everything random."
 
@@ -322,6 +324,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "compress.method": ("none", "truncate", "layerdrop", "heads", "distil", "tiny", "theseus"),
     "optimise.metric": ("accuracy", "f1", "macro_f1", "mcc"),
     "optimise.precision": ("no", "bf16"),
+    "optimise.track": ("tensorboard", "wandb", "trackio"),
     "policy.name": (
         "never",
         "fixed",

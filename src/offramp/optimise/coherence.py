@@ -7,6 +7,7 @@ from offramp.data.sampling import check_balanced
 from offramp.errors import ConfigError
 from offramp.objectives import OBJECTIVES
 from offramp.optimise.aggregators import aggregator
+from offramp.optimise.trackers import check_installed
 
 ONE_TERM = ("ce", "icl", "lcl", "ler", "lacon")
 """Objectives without an auxiliary term, whose gradients have nothing to be aligned with."""
@@ -56,6 +57,8 @@ def check(config: Config) -> None:
     _check_compress(config)
     _check_grow(config)
     aggregator(config.alignment.aggregator)  # says which extra is missing
+    for tracker in settings.track:
+        check_installed(tracker)
     views = OBJECTIVES[name].views
     if views > 1 and len(config.data.views) != views:
         raise ConfigError(

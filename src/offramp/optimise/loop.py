@@ -20,7 +20,7 @@ from accelerate import Accelerator
 from accelerate.state import AcceleratorState
 from torch import Tensor
 
-from offramp.config import Config, OptimiseConfig
+from offramp.config import Config, OptimiseConfig, changes_from
 from offramp.data.sampling import POOL, class_balanced, length_buckets, sorted_batches
 from offramp.data.tokens import Tokens
 from offramp.data.views import Views
@@ -38,6 +38,7 @@ from offramp.optimise.saved_state import Checkpoint, SavedState
 from offramp.optimise.state_cache import Frozen, open_cache, remove_caches
 from offramp.optimise.stopping import Stop
 from offramp.optimise.strategies import Phase, plan
+from offramp.optimise.trackers import trackers
 from offramp.optimise.update import Update, rate
 from offramp.types import EpochRecord, Objective, StepRecord
 
@@ -78,10 +79,11 @@ class Loop:
         self.model, self.objective, self.second, self.config = model, objective, second, config
         self.phases = phases
         self.train, self.validation, self.score = train, validation, score
-        tracker = {"log_with": "tensorboard", "project_dir": str(folder)} if folder else {}
+        told: dict[str, Any] = {"log_with": trackers(config.optimise.track, folder)}
+        told |= {"project_dir": str(folder)} if folder else {}
         _forget_precision(config.optimise.precision)
-        self.accelerator = Accelerator(mixed_precision=config.optimise.precision, **tracker)
-        self.journal = Journal(self.accelerator, folder, watch)
+        self.accelerator = Accelerator(mixed_precision=config.optimise.precision, **told)
+        self.journal = Journal(self.accelerator, folder, watch, changes_from(Config(), config))
         self.folder = folder
         self.saved = SavedState(folder) if folder else None
         self.shuffler = torch.Generator()
