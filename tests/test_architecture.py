@@ -52,17 +52,27 @@ MAY_IMPORT: dict[str, set[str]] = {
     "runtime": BASE | {"data", "exits", "policies"},
     "serve": BASE | {"classifier", "data", "optimise", "policies", "report", "runtime"},
     # on top of the stages
+    "sample_weights": BASE | {"data", "objectives"},
     "preparation": BASE | {"data", "exits", "objectives"},
     "calibration": BASE | {"data", "policies", "runtime"},
     "speed_curve": BASE | {"data", "report", "runtime"},
-    "classifier": BASE | set(STAGES) - {"serve"} | {"calibration", "preparation", "speed_curve"},
+    "beginning": BASE | {"data", "encoder", "exits", "optimise", "preparation"},
+    "growing": BASE | {"data", "encoder"},
+    "autoload": set(),
+    "model_card": BASE | {"classifier", "encoder", "optimise", "report"},
+    "hub": BASE | {"classifier", "exits", "model_card", "runtime"},
+    "hub_cli": BASE | {"classifier", "data", "hub", "model_card"},
+    "hugging_face": BASE | set(STAGES) - {"serve"} | {"beginning", "classifier", "preparation"},
+    "classifier": BASE
+    | set(STAGES) - {"serve"}
+    | {"beginning", "calibration", "growing", "preparation", "sample_weights", "speed_curve"},
     "progress": BASE,
     "spaces": BASE,
     "tuning": BASE | {"classifier", "data", "optimise", "report", "spaces"},
     "demo": set(),
     "process": {"errors"},
     "study": BASE | set(STAGES) - {"serve"} | {"classifier", "preparation"},
-    "cli": BASE | set(STAGES) | {"classifier", "demo", "process", "progress", "spaces", "study", "tuning"},
+    "cli": BASE | set(STAGES) | {"classifier", "demo", "hub_cli", "process", "progress", "spaces", "study", "tuning"},
 }
 """For each folder and module: which others of ours it may import. Its own folder is always allowed."""
 

@@ -5,7 +5,6 @@ A scikit-learn classifier over texts. `offramp train` and the other verbs are th
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -17,26 +16,27 @@ from typing import Any
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import NotFittedError
 
+from offramp.beginning import begin
 from offramp.calibration import SCORED, Request, certify, check_unseen
-from offramp.config import DEFAULT_RECIPE, Config, changes, load_recipe, override
+from offramp.config import DEFAULT_RECIPE, Config, DataConfig, ExitsConfig, changes, load_recipe, override
 from offramp.data.labels import Labels
 from offramp.data.seen import digests
 from offramp.data.sources import Table, read
-from offramp.data.tokens import Tokens, tokenizer_digest, warn_of_cuts
-from offramp.encoder.load import load_backbone, load_tokenizer
+from offramp.data.tokens import Tokens, warn_of_cuts
 from offramp.errors import ConfigError, DataError, ModelError, NotFinite, TrainingError, unknown_name
 from offramp.exits import checkpoint
-from offramp.exits.label_names import begin_from_names
-from offramp.exits.model import MultiExitConfig, MultiExitModel, build
+from offramp.exits.model import MultiExitConfig, MultiExitModel
+from offramp.growing import with_its_labels
 from offramp.lock import held
 from offramp.optimise import processes
-from offramp.optimise.coherence import check, check_width
+from offramp.optimise.coherence import check
 from offramp.optimise.journal import Watch
 from offramp.optimise.loop import Loop, Result
 from offramp.optimise.run_folder import BAD_BATCH, claim, fingerprint, finish, finished, write_texts
 from offramp.optimise.saved_state import SavedState
-from offramp.optimise.static import Static, check_static, full_model, remove_stages
+from offramp.optimise.static import Static, remove_stages
 from offramp.policies import POLICIES, policy
 from offramp.policies.certificate import Certificate
 from offramp.policies.patient_confidence import PATIENCE
@@ -47,9 +47,7 @@ from offramp.preparation import (
     divide,
     encode,
     first_objective,
-    label_texts,
     second_objective,
-    token_limit,
     tokenise,
 )
 from offramp.report.curve import Curve
@@ -60,6 +58,7 @@ from offramp.runtime.engine import Engine, answers, pool, run
 from offramp.runtime.exported import Comparison, export, is_exported, load_exported, refuse
 from offramp.runtime.sweep import Make
 from offramp.runtime.torch_engine import TorchEngine, set_threads
+from offramp.sample_weights import ClassWeight, check_class_weight, check_objective, weighted
 from offramp.speed_curve import speed_curve
 from offramp.types import Decision, Example, Label, Policy
 
@@ -76,11 +75,17 @@ class Prediction:
     certified: bool = False  # by a policy whose risk is kept by a certificate
 
 
+class NotFitted(ModelError, NotFittedError):  # type: ignore[misc]
+    """A classifier is asked before it has learnt; scikit-learn looks for its own kind of error."""
+
+
 class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """A text classifier with an exit after every layer.
 
     `recipe` names a configuration, `settings` changes single fields of it (a mapping, or a list of "key=value").
-    `policy`, `threshold` and `depth` say when a text leaves; they may change after fitting.
+    `policy`, `threshold` and `depth` say when a text leaves; they may change after fitting. `class_weight` is
+    scikit-learn's: `balanced`, or a weight for each label. A field of the configuration is a parameter too, with two
+    underscores in place of the dot: `set_params(optimise__epochs=3)`, which is how a grid search names it.
 
     >>> from offramp import Classifier
     >>> texts = ["I love it", "what a joy", "so good", "I hate it", "what a pain", "so bad"]
@@ -102,6 +107,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         threshold: float | None = None,
         depth: int | None = None,
         batch_size: int = 64,
+        class_weight: ClassWeight = None,
     ) -> None:
         self.recipe = recipe
         self.backbone = backbone
@@ -111,25 +117,55 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.threshold = threshold
         self.depth = depth
         self.batch_size = batch_size
+        self.class_weight = class_weight
 
     # --- configuration
 
     def config(self) -> Config:
         """The resolved configuration this classifier trains with."""
-        given = self.settings or {}
-        extra = [f"{k}={_written(v)}" for k, v in given.items()] if isinstance(given, Mapping) else list(given)
+        check_class_weight(self.class_weight)
+        extra = [f"{key}={_written(value)}" for key, value in _mapped(self.settings).items()]
         if self.backbone is not None:
             extra.append(f"encoder.backbone={self.backbone}")
         if self.seed is not None:
             extra.append(f"optimise.seed={self.seed}")
+        if self.class_weight == "balanced":
+            extra.append("objective.class_weights=balanced")
         return override(load_recipe(self.recipe), extra)
+
+    def set_params(self, **params: Any) -> Classifier:
+        """Change parameters; `stage__field` changes a field of the configuration."""
+        fields = {key.replace("__", ".", 1): value for key, value in params.items() if "__" in key}
+        super().set_params(**{key: value for key, value in params.items() if "__" not in key})
+        if fields:
+            self.settings = {**_mapped(self.settings), **fields}
+            self.config()  # a field that does not exist is named now
+        return self
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.two_d_array, tags.input_tags.string = False, True
+        return tags
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "engine_")
 
     # --- training
 
-    def fit(self, X: Any, y: Sequence[Label], validation: tuple[Any, Sequence[Label]] | None = None) -> Classifier:
-        """Fine-tune on texts (or pairs of texts) and their labels."""
+    def fit(
+        self,
+        X: Any,
+        y: Sequence[Label],
+        validation: tuple[Any, Sequence[Label]] | None = None,
+        sample_weight: Sequence[float] | None = None,
+    ) -> Classifier:
+        """Fine-tune on texts (or pairs of texts) and their labels.
+
+        A text counts in the cross entropy as much as its weight says; one of weight 0 is left out. Neither the
+        contrast nor the validation score knows weights.
+        """
         self.fit_table(
-            as_table(X, y, "training texts"),
+            weighted(as_table(X, y, "training texts"), sample_weight, self.class_weight),
             as_table(*validation, "validation texts") if validation is not None else None,
         )
         return self
@@ -152,7 +188,12 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         config = self.config()
         check(config)
         _check_policy(config)
-        texts = divide(train, validation, config)
+        names: tuple[Label, ...] = ()
+        if config.optimise.strategy == "grow":
+            train, validation, names = with_its_labels(train, validation, config)
+        labels, learn, validate = divide(train, validation, config)
+        check_objective(config, learn)
+        texts = Labels(names) if names else labels, learn, validate
         if processes.count() > 1:
             processes.begin()
             # The first process writes and tells.
@@ -184,28 +225,9 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             ended = processes.of_first(ended)
         if ended is not None:
             return ended
-        tokenizer = load_tokenizer(config.encoder.backbone, config.encoder.revision)
         with torch.random.fork_rng():
             torch.manual_seed(config.optimise.seed)
-            # Loading draws too: a layer the folder lacks begins at random.
-            backbone = load_backbone(config.encoder.backbone, config.encoder.revision, config.encoder.attention)
-            model = build(
-                backbone,
-                labels.names,
-                exit_kind=config.exits.kind,
-                exit_size=config.exits.size,
-                exit_heads=config.exits.heads,
-                exit_temperature=config.exits.temperature,
-                exit_window=config.exits.window,
-                exit_dropout=config.exits.dropout,
-            )
-            if config.compress.teacher:
-                model, tokenizer = full_model(Path(config.compress.teacher), labels.names)
-            check_static(config, model)
-            check_width(config, model.representation_width)
-            model.config.max_tokens = token_limit(model, tokenizer, config.data.max_length)
-            if config.exits.labels == "names" and not config.compress.teacher:
-                begin_from_names(model, label_texts(tokenizer, labels, model.config.max_tokens))
+            model, tokenizer = begin(config, labels)
             learn_tokens = tokenise(tokenizer, learn, labels, model.config.max_tokens)
             held_tokens = tokenise(tokenizer, held, labels, model.config.max_tokens)
             cuts = learn_tokens.truncated + held_tokens.truncated
@@ -226,7 +248,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
             with _bad_texts_kept(training, learn):
                 if config.compress.method == "none":
-                    staged = config.optimise.strategy == "two-stage"
+                    staged = config.optimise.strategy in ("two-stage", "grow")
                     second = second_objective(config, labels, learn) if staged else None
                     loop = Loop(model, objective, config, learn_tokens, held_tokens, score, training, watch, second)
                     result = loop.run(resume)
@@ -376,8 +398,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def fingerprint(self) -> str:
         """What tells this model, and how it reads texts, from any other: by it a certificate knows its model."""
         self._check_fitted()
-        facts = [self.engine_.fingerprint(), tokenizer_digest(self.tokenizer_), self.max_tokens_]
-        return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
+        return certified.fingerprint(self.engine_, self.tokenizer_, self.max_tokens_)
 
     @property
     def certificate(self) -> Certificate | None:
@@ -458,7 +479,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _check_fitted(self) -> None:
         if not hasattr(self, "engine_"):
-            raise ModelError("A classifier should be fitted or loaded first: call fit(texts, labels) or load(folder).")
+            raise NotFitted("A classifier should be fitted or loaded first: call fit(texts, labels) or load(folder).")
 
     # --- on disk
 
@@ -532,6 +553,16 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return classifier
 
     @classmethod
+    def of(cls, model: MultiExitModel, tokenizer: Any, **parameters: Any) -> Classifier:
+        """A classifier around a model that was trained elsewhere; `parameters` are the constructor's."""
+        made_of = model.config
+        exits = ExitsConfig(made_of.exit_kind, size=made_of.exit_size, heads=made_of.exit_heads)
+        config = Config(recipe="elsewhere", exits=exits, data=DataConfig(max_length=made_of.max_tokens))
+        classifier = cls(**parameters)
+        classifier._adopt(model.train(False), tokenizer, config)
+        return classifier
+
+    @classmethod
     def _with(cls, config: Config, parameters: Mapping[str, Any]) -> Classifier:
         return cls(**{"recipe": config.recipe, "settings": changes(config), **parameters})
 
@@ -555,6 +586,17 @@ def _check_policy(config: Config) -> None:
     """Refuse a threshold that the policy cannot have, or a policy to be fitted, before the training and not after."""
     wanted = config.policy
     policy(wanted.name, wanted.threshold, wanted.depth, wanted.patience)
+
+
+def _mapped(settings: Mapping[str, Any] | Sequence[str] | None) -> dict[str, Any]:
+    """Settings by their keys; a list of them may hold `key=value` only."""
+    if settings is None or isinstance(settings, Mapping):
+        return dict(settings or {})
+    pairs = [setting.partition("=") for setting in settings]
+    wrong = [key for key, equals, _ in pairs if not equals]
+    if wrong:
+        raise ConfigError(f"A setting should look like key=value. Found `{wrong[0]}`.")
+    return {key.strip(): value.strip() for key, _, value in pairs}
 
 
 def _written(value: Any) -> str:

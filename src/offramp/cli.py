@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
+from offramp import hub_cli
 from offramp.config import DEFAULT_RECIPE
 from offramp.errors import Interrupted, OfframpError, UserError
 from offramp.process import Verbs, as_process
@@ -43,6 +44,8 @@ app = typer.Typer(
 )
 app.add_typer(study_app)
 app.command()(serve)
+app.command()(hub_cli.card)
+app.command()(hub_cli.push)
 
 TextColumns = Annotated[
     list[str] | None, typer.Option("--text", help="Column that holds the text; twice for a pair of texts.")
@@ -71,14 +74,16 @@ def train(
     label: LabelColumn = None,
     seed: Annotated[int | None, typer.Option(help="Seed of everything random.")] = None,
     settings: Annotated[list[str] | None, typer.Option("--set", help="Change a field: optimise.epochs=3.")] = None,
+    track: Annotated[
+        list[str] | None, typer.Option("--track", help="Tell tensorboard, wandb or trackio; more than once for more.")
+    ] = None,
     resume: Annotated[bool, typer.Option(help="Go on from the last checkpoint in --out.")] = False,
     overwrite: Annotated[bool, typer.Option(help="Replace the model in --out.")] = False,
     as_json: Json = False,
 ) -> None:
     """Fine-tune a classifier on labelled texts."""
-    result, validated = _train(
-        data, out, validation, recipe, backbone, text, label, seed, settings or [], resume, overwrite
-    )
+    changed = [*(settings or []), *([f"optimise.track={json.dumps(track)}"] if track else [])]
+    result, validated = _train(data, out, validation, recipe, backbone, text, label, seed, changed, resume, overwrite)
     report = out / "report.html"
     if as_json:
         found: dict[str, Any] = {"out": str(out), "report": str(report), **asdict(result)}

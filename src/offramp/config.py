@@ -95,6 +95,8 @@ class ExitsConfig:
 
     kind: str = "mha"
     "`mha`, `linear`, `match`, `fusion`, `leam` or `lsan`."
+    last: str = ""
+    "The same for the last exit, where it differs. Empty: as the others."
     size: int = 64
     "Width of an `mha` exit's representation (d_e), and of the inner layers of an `lsan` exit."
     heads: int = 4
@@ -150,7 +152,10 @@ class OptimiseConfig:
     """LOSS -> PARAMETERS."""
 
     strategy: str = "single"
-    "`single`: backbone and last exit. `two-stage`: then the other exits. `joint`: all at once. `alternating`: in turn."
+    (
+        "`single`: backbone and last exit. `two-stage`: then the other exits. `joint`: all at once. `alternating`: in "
+        "turn. `grow`: only the other exits, below a fine-tuned classifier that stays as it is."
+    )
     unit: str = "epoch"
     "`alternating`: the last exit and all exits take turns by `epoch` (ACL) or by `step` (BERxiT's code)."
     depth_weights: str = "equal"
@@ -185,6 +190,8 @@ class OptimiseConfig:
     "Updates between checkpoints within an epoch. 0: one at the end of each epoch."
     precision: str = "no"
     "`no` or `bf16`: accelerate's mixed precision."
+    track: tuple[str, ...] = ("tensorboard",)
+    "Who is told a run's numbers besides its own log: `tensorboard`, `wandb`, `trackio`, or nobody."
     seed: int = 0
     "Seed of everything random."
 
@@ -298,6 +305,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "encoder.attention": ("sdpa", "eager"),
     "data.views": ("dropout", "feature-cutoff", "token-cutoff", "shuffle"),
     "exits.kind": ("linear", "mha", "match", "fusion", "leam", "lsan"),
+    "exits.last": ("", "linear", "mha", "match", "fusion", "leam", "lsan"),
     "exits.labels": ("random", "names"),
     "objective.name": ("ce", "scl", "acl", "acl-cl", "icl", "lcl", "ler", "lacon", "infonce", "distill"),
     "objective.parts": ("icl", "lcl", "ler"),
@@ -306,7 +314,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "objective.class_weights": ("none", "balanced"),
     "alignment.scope": ("none", "exact", "exit"),
     "alignment.aggregator": ("drop", "projection", "mgda", "upgrad"),
-    "optimise.strategy": ("single", "two-stage", "joint", "alternating"),
+    "optimise.strategy": ("single", "two-stage", "joint", "alternating", "grow"),
     "optimise.unit": ("epoch", "step"),
     "optimise.depth_weights": ("equal", "depth"),
     "stage2.objective": ("ce", "scl", "acl", "acl-cl", "icl", "lcl", "lacon", "distill"),
@@ -316,6 +324,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "compress.method": ("none", "truncate", "layerdrop", "heads", "distil", "tiny", "theseus"),
     "optimise.metric": ("accuracy", "f1", "macro_f1", "mcc"),
     "optimise.precision": ("no", "bf16"),
+    "optimise.track": ("tensorboard", "wandb", "trackio"),
     "policy.name": (
         "never",
         "fixed",

@@ -103,7 +103,9 @@ def derived(config: Config) -> Space:
     if name in ("icl", "lacon"):
         width = config.exits.size if config.exits.kind == "mha" else math.lcm(*HEADS)
         fields["objective.heads"] = tuple(heads for heads in HEADS if width % heads == 0)
-    if config.optimise.strategy == "two-stage":
+    if config.optimise.strategy == "grow":
+        fields = {}  # the backbone stands still
+    if config.optimise.strategy in ("two-stage", "grow"):
         fields["stage2.lr"] = _around("stage2.lr", config.stage2.lr)
         if config.stage2.objective != "ce":
             fields |= {"stage2.temperature": Range(0.05, 1.0, log=True), "stage2.weight": Range(0.05, 0.95)}

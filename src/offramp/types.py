@@ -23,6 +23,7 @@ class Example:
     text: str
     pair: str | None = None
     label: Label | None = None
+    weight: float = 1.0  # in the cross entropy of training
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +35,13 @@ class Batch:
     token_types: Tensor | None = None  # (B, T) int64, for families that have them
     labels: Tensor | None = None  # (B,) int64
     rows: Tensor | None = None  # (B,) int64, places in the data set
+    weights: Tensor | None = None  # (B,) of the texts in the cross entropy; None: all the same
 
     def to(self, device: torch.device) -> Batch:
         """The same batch on another device."""
         moved = {
             name: value.to(device)
-            for name in ("input_ids", "mask", "token_types", "labels", "rows")
+            for name in ("input_ids", "mask", "token_types", "labels", "rows", "weights")
             if (value := getattr(self, name)) is not None
         }
         return replace(self, **moved)
@@ -163,8 +165,13 @@ class Objective(Protocol):
         """Whether it learns from a teacher's output."""
         ...
 
-    def __call__(self, output: ExitOutput, labels: Tensor, teacher: ExitOutput | None = None) -> Loss:
-        """The loss of a batch; `teacher` is the last exit's output, for objectives that learn from it."""
+    def __call__(
+        self, output: ExitOutput, labels: Tensor, teacher: ExitOutput | None = None, weights: Tensor | None = None
+    ) -> Loss:
+        """The loss of a batch; `teacher` is the last exit's output, for objectives that learn from it.
+
+        `weights` (B,) are those of the texts in its cross entropy.
+        """
         ...
 
 

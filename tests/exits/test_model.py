@@ -150,7 +150,7 @@ def test_a_saved_model_comes_back_bit_for_bit(kind: str, exit_kind: str, tmp_pat
         MultiExitModel.from_pretrained(tmp_path),
         AutoModelForSequenceClassification.from_pretrained(tmp_path),
     ):
-        assert type(found) is MultiExitModel
+        assert isinstance(found, MultiExitModel)
         assert not found.training
         assert same_weights(model, found)
         assert same_answers(model, found, pairs=kind in TYPED)
@@ -281,7 +281,7 @@ def test_hugging_faces_pipeline_loads_it_from_a_folder(
     tokenizer.save_pretrained(tmp_path)
     here = pipeline("text-classification", model=model, tokenizer=tokenizer, device="cpu")
     there = pipeline("text-classification", model=str(tmp_path), device="cpu")
-    assert type(there.model) is MultiExitModel
+    assert isinstance(there.model, MultiExitModel)
     assert there("the good film") == here("the good film")
 
 

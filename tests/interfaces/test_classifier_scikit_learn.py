@@ -8,11 +8,13 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import clone, is_classifier
+from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from offramp import Classifier
+from offramp.errors import ConfigError, DataError
 
 Toy = Callable[..., tuple[list[str], list[str]]]
 Quick = Callable[..., Classifier]
@@ -28,6 +30,7 @@ def test_parameters_go_in_and_come_out() -> None:
         "threshold": 0.5,
         "depth": 2,
         "batch_size": 8,
+        "class_weight": "balanced",
     }
     assert Classifier(**given).get_params() == given
     assert Classifier().set_params(**given).get_params() == given
@@ -82,3 +85,115 @@ def test_a_search_over_its_parameters_ends_with_one_of_them(quick: Quick, toy: T
     search = GridSearchCV(quick(), {"recipe": ["ce", "scl"]}, cv=2, error_score="raise").fit(texts, labels)
     assert search.best_params_["recipe"] in ("ce", "scl")
     assert len(search.predict(texts)) == 24
+
+
+def test_a_search_goes_over_fields_of_the_recipe(quick: Quick, toy: Toy) -> None:
+    texts, labels = toy(24)
+    grid = {"objective__weight": [0.1, 0.6], "optimise__epochs": [2]}
+    search = GridSearchCV(quick(recipe="scl"), grid, cv=2, error_score="raise").fit(texts, labels)
+    best = search.best_estimator_
+    assert best.config_.objective.weight == search.best_params_["objective__weight"]
+    assert best.config_.optimise.epochs == 2
+    assert best.config_.exits.size == 16  # a setting that stood there before
+
+
+def test_a_search_through_a_pipeline_names_the_step_and_the_field(quick: Quick, toy: Toy) -> None:
+    texts, labels = toy(24)
+    pipeline = Pipeline([("same", FunctionTransformer(lambda rows: rows)), ("classify", quick())])
+    search = GridSearchCV(pipeline, {"classify__optimise__batch_size": [8, 16]}, cv=2, error_score="raise")
+    assert search.fit(texts, labels).best_estimator_["classify"].config_.optimise.batch_size in (8, 16)
+
+
+def test_a_field_that_does_not_exist_is_named_at_once() -> None:
+    with pytest.raises(ConfigError, match=r"optimise\.epochs"):
+        Classifier().set_params(optimise__epoch=3)
+
+
+def test_settings_given_as_a_list_take_a_field_more() -> None:
+    classifier = Classifier(settings=["optimise.epochs=3"]).set_params(optimise__batch_size=8)
+    assert (classifier.config().optimise.epochs, classifier.config().optimise.batch_size) == (3, 8)
+
+
+# --- weights
+
+
+def weights_of(classifier: Classifier) -> list[np.ndarray]:
+    return [tensor.numpy() for tensor in classifier.model_.state_dict().values()]
+
+
+def same(one: Classifier, other: Classifier) -> bool:
+    return all(np.array_equal(a, b) for a, b in zip(weights_of(one), weights_of(other), strict=True))
+
+
+def test_equal_sample_weights_are_no_weights(quick: Quick, toy: Toy) -> None:
+    texts, labels = toy(24)
+    assert same(quick().fit(texts, labels), quick().fit(texts, labels, sample_weight=np.ones(24)))
+
+
+def test_a_text_of_weight_0_is_not_learnt_from(quick: Quick, toy: Toy) -> None:
+    texts, labels = toy(30)
+    kept = quick().fit(texts[:24], labels[:24])
+    found = quick().fit(texts, labels, sample_weight=[1.0] * 24 + [0.0] * 6)
+    assert same(kept, found)
+    assert kept.seen_.tolist() == found.seen_.tolist()
+
+
+def test_the_weight_of_a_label_is_the_weight_of_its_texts(quick: Quick, toy: Toy) -> None:
+    texts, labels = toy(24)
+    by_label = quick(class_weight={"bad": 5.0}).fit(texts, labels)
+    by_text = quick().fit(texts, labels, sample_weight=[5.0 if label == "bad" else 1.0 for label in labels])
+    assert same(by_label, by_text)
+    assert not same(by_label, quick().fit(texts, labels))
+
+
+def test_balanced_is_the_setting(quick: Quick, toy: Toy) -> None:
+    texts, labels = toy(24)
+    skewed = ["bad"] * 12 + labels[12:]
+    found = quick(class_weight="balanced").fit(texts, skewed)
+    assert same(found, quick({"objective.class_weights": "balanced"}).fit(texts, skewed))
+
+
+def test_a_search_passes_weights_on(quick: Quick, toy: Toy) -> None:
+    texts, labels = toy(24)
+    search = GridSearchCV(quick(), {"seed": [1]}, cv=2, error_score="raise")
+    found = search.fit(texts, labels, sample_weight=np.linspace(1, 3, 24)).best_estimator_
+    assert not same(found, quick(seed=1).fit(texts, labels))
+
+
+@pytest.mark.parametrize(
+    ("weights", "said"),
+    [
+        ([1.0] * 5, "one weight for each"),
+        ([-1.0] * 24, "0 or more"),
+        ([float("nan")] * 24, "finite"),
+        ([0.0] * 24, "none"),
+    ],
+)
+def test_weights_that_make_no_sense_are_refused(quick: Quick, toy: Toy, weights: list[float], said: str) -> None:
+    texts, labels = toy(24)
+    with pytest.raises(DataError, match=said):
+        quick().fit(texts, labels, sample_weight=weights)
+
+
+def test_weights_without_a_cross_entropy_are_refused(quick: Quick, toy: Toy) -> None:
+    with pytest.raises(ConfigError, match="no cross entropy"):
+        quick(recipe="lacon", class_weight={"bad": 2.0}).fit(*toy(24))
+
+
+def test_class_weights_that_make_no_sense_are_refused(quick: Quick, toy: Toy) -> None:
+    with pytest.raises(ConfigError, match="balanced"):
+        quick(class_weight="even").fit(*toy(24))
+    with pytest.raises(DataError, match="`worst`"):
+        quick(class_weight={"worst": 2.0}).fit(*toy(24))
+
+
+def test_a_score_takes_weights(fitted: Classifier, toy: Toy) -> None:
+    texts, labels = toy(12, seed=3)
+    wrong = ["bad" if label != "bad" else "good" for label in labels]
+    mixed = [*labels[:6], *wrong[6:]]
+    assert fitted.score(texts, mixed, sample_weight=[1.0] * 6 + [0.0] * 6) == fitted.score(texts[:6], labels[:6])
+
+
+def test_whoever_has_not_learnt_says_so_in_scikit_learns_words() -> None:
+    with pytest.raises(NotFittedError, match="fitted or loaded first"):
+        Classifier().predict(["a"])

@@ -334,7 +334,9 @@ def test_in_bfloat16_it_is_the_plain_step_within_rounding(
     class Watched:
         views, taught = 1, False
 
-        def __call__(self, output: ExitOutput, labels: Tensor, teacher: ExitOutput | None = None) -> Loss:
+        def __call__(
+            self, output: ExitOutput, labels: Tensor, teacher: ExitOutput | None = None, weights: Tensor | None = None
+        ) -> Loss:
             kinds.add(output.logits.dtype)
             return inner(output, labels, teacher)
 

@@ -56,7 +56,9 @@ class Watched:
     def __init__(self, inner: Any, look: Callable[[ExitOutput, Tensor], None]) -> None:
         self.inner, self.look = inner, look
 
-    def __call__(self, output: ExitOutput, labels: Tensor, teacher: ExitOutput | None = None) -> Loss:
+    def __call__(
+        self, output: ExitOutput, labels: Tensor, teacher: ExitOutput | None = None, weights: Tensor | None = None
+    ) -> Loss:
         self.look(output, labels)
         loss: Loss = self.inner(output, labels, teacher)
         return loss

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 Ids = npt.NDArray[np.int32]
 Integers = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float32]
 
 CHUNK = 1024
 """Texts tokenised at once: only so many are ever lists of Python ints."""
@@ -41,6 +42,7 @@ class Tokens:
     pad: int  # id that fills a batch
     types: Ids | None = None  # (all tokens,), for tokenizers that give token types
     labels: Integers | None = None  # (N,)
+    weights: Floats | None = None  # (N,), where they differ
     truncated: int = 0  # texts that were cut
 
     @classmethod
@@ -107,6 +109,7 @@ class Tokens:
             pad=int(tokenizer.pad_token_id),
             types=np.concatenate(types) if typed else None,
             labels=None if labels is None else np.asarray(labels, np.int64),
+            weights=_weights(examples),
             truncated=truncated,
         )
 
@@ -128,6 +131,7 @@ class Tokens:
             token_types=None if self.types is None else _fill(mask, self.types[flat], 0),
             labels=None if self.labels is None else torch.from_numpy(self.labels[places]),
             rows=torch.from_numpy(places.copy()),
+            weights=None if self.weights is None else torch.from_numpy(self.weights[places]),
         )
 
     def labels_or_raise(self) -> list[int]:
@@ -165,6 +169,12 @@ def limit(tokenizer: PreTrainedTokenizerBase, config_max_positions: int | None, 
     """
     backbone = wanted if config_max_positions is None else config_max_positions
     return int(min(wanted, backbone, tokenizer.model_max_length))  # a tokenizer without a limit says 1e30
+
+
+def _weights(examples: Sequence[Example]) -> Floats | None:
+    """The weights of the examples, where there are any but 1."""
+    given = np.fromiter((example.weight for example in examples), np.float32, len(examples))
+    return None if (given == 1.0).all() else given
 
 
 def _paired(examples: Sequence[Example]) -> bool:

@@ -91,6 +91,7 @@ class Views:
             token_types=joined([one.token_types for one in seen]),
             labels=joined([one.labels for one in seen]),
             rows=joined([one.rows for one in seen]),
+            weights=joined([one.weights for one in seen]),
         )
 
     def erase(self, states: States) -> States:

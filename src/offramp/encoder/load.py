@@ -7,6 +7,7 @@ remote code is never run.
 from __future__ import annotations
 
 import importlib.util
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -49,7 +50,7 @@ def locate(backbone: str, revision: str = "") -> Place:
     """The place a backbone's name stands for; an alias's weights are checked before they are used."""
     alias = ALIASES.get(backbone)
     if alias is None:
-        return Place(backbone, revision or None)
+        return Place(_transformer(backbone), revision or None)
     spec = importlib.util.find_spec(alias.package)
     carried = revision in ("", alias.revision)  # the package holds the pinned one only
     if not carried or spec is None or not spec.submodule_search_locations:
@@ -57,6 +58,16 @@ def locate(backbone: str, revision: str = "") -> Place:
     folder = Path(spec.submodule_search_locations[0]) / alias.folder
     check_sha256(folder / "model.safetensors", alias.sha256)
     return Place(str(folder))
+
+
+def _transformer(backbone: str) -> str:
+    """The folder of the transformer itself where sentence-transformers keeps it beside its other modules."""
+    modules = Path(backbone) / "modules.json"
+    try:
+        inner = [entry["path"] for entry in json.loads(modules.read_text("utf-8")) if "Transformer" in entry["type"]]
+    except (OSError, ValueError, KeyError, TypeError):
+        return backbone  # not of this kind; what is wrong with it is told where it is loaded
+    return str(Path(backbone) / inner[0]) if inner and inner[0] else backbone
 
 
 def check_sha256(file: Path, wanted: str) -> None:
@@ -73,20 +84,34 @@ def check_sha256(file: Path, wanted: str) -> None:
 
 def load_backbone(backbone: str, revision: str = "", attention: str = "sdpa") -> Any:
     """The backbone's Hugging Face model, without any head, in float32 whatever the precision of its file."""
+    from transformers import AutoModel
+
+    model, missing = pretrained(AutoModel, backbone, revision, attention)
+    # Only the pooler may be made anew: pre-training leaves it behind.
+    lost = [name for name in missing if not name.startswith("pooler.")]
+    if lost:
+        raise ModelError(
+            f"The backbone `{backbone}` should hold all its weights. {len(lost)} are missing, such as `{lost[0]}`."
+        )
+    return model
+
+
+def pretrained(kind: Any, backbone: str, revision: str, attention: str) -> tuple[Any, list[str]]:
+    """A model of one of Hugging Face's auto classes, in float32, and the sorted names of the weights that it lacks."""
     import torch
-    from transformers import AutoConfig, AutoModel
+    from transformers import AutoConfig
 
     from offramp.encoder.layers import family_of
 
     place = locate(backbone, revision)
-    with _explained(backbone):
+    with explained(backbone):
         # Left to its default, transformers asks at the terminal whether to run the code.
         config = AutoConfig.from_pretrained(place.name, revision=place.revision, trust_remote_code=False)
         family_of(config)
         # DeBERTa-v2 has its own attention and takes no other implementation.
         how = {} if config.model_type == "deberta-v2" else {"attn_implementation": attention}
         with quiet_loading():
-            model, report = AutoModel.from_pretrained(
+            model, report = kind.from_pretrained(
                 place.name,
                 revision=place.revision,
                 config=config,
@@ -96,13 +121,7 @@ def load_backbone(backbone: str, revision: str = "", attention: str = "sdpa") ->
                 output_loading_info=True,
                 **how,
             )
-    # Only the pooler may be made anew: pre-training leaves it behind.
-    lost = sorted(name for name in report["missing_keys"] if not name.startswith("pooler."))
-    if lost:
-        raise ModelError(
-            f"The backbone `{backbone}` should hold all its weights. {len(lost)} are missing, such as `{lost[0]}`."
-        )
-    return model
+    return model, sorted(report["missing_keys"])
 
 
 def load_tokenizer(backbone: str, revision: str = "") -> Any:
@@ -110,7 +129,7 @@ def load_tokenizer(backbone: str, revision: str = "") -> Any:
     from transformers import AutoTokenizer
 
     place = locate(backbone, revision)
-    with _explained(backbone):
+    with explained(backbone):
         tokenizer = AutoTokenizer.from_pretrained(place.name, revision=place.revision, trust_remote_code=False)
     # Without any file transformers makes a tokenizer that knows no word.
     if set(tokenizer.get_vocab()) <= set(tokenizer.all_special_tokens):
@@ -136,7 +155,7 @@ class quiet_loading:
             logging.enable_progress_bar()
 
 
-class _explained:
+class explained:
     """Turns what transformers raises for a name it cannot load into one sentence."""
 
     def __init__(self, backbone: str) -> None:

@@ -1,7 +1,7 @@
 """STATES -> REPRESENTATION, LOGITS AT EACH DEPTH: the model, a backbone with an exit after every layer.
 
-A Hugging Face `PreTrainedModel`: `from_pretrained`, `save_pretrained` and
-`AutoModelForSequenceClassification` know it once `offramp.exits.model` is imported.
+A Hugging Face `PreTrainedModel`: `from_pretrained` and `save_pretrained` know it. `offramp.hugging_face` makes it known
+to the auto classes.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from torch import Tensor, nn
 from transformers import (
     AutoConfig,
     AutoModel,
-    AutoModelForSequenceClassification,
     PreTrainedConfig,
     PreTrainedModel,
 )
@@ -40,6 +39,7 @@ class MultiExitConfig(PreTrainedConfig):
         backbone: dict[str, Any] | None = None,
         labels: Sequence[Label] = (),
         exit_kind: str = "mha",
+        last_kind: str = "",
         exit_size: int = 64,
         exit_heads: int = 4,
         exit_temperature: float = 0.1,
@@ -53,6 +53,7 @@ class MultiExitConfig(PreTrainedConfig):
         self.backbone = backbone or {}
         self.labels = list(labels)
         self.exit_kind = exit_kind
+        self.last_kind = last_kind or exit_kind
         self.exit_size = exit_size
         self.exit_heads = exit_heads
         self.exit_temperature = exit_temperature
@@ -84,11 +85,13 @@ class MultiExitModel(PreTrainedModel):
     config_class = MultiExitConfig
     base_model_prefix = "encoder"
     _supports_sdpa = True
+    accepts_loss_kwargs = False  # `Trainer` divides the loss by the accumulated batches: it is a mean over one
 
     def __init__(self, config: MultiExitConfig, backbone: PreTrainedModel | None = None) -> None:
         super().__init__(config)
-        if config.exit_kind not in EXITS:
-            raise unknown_name("exit", config.exit_kind, EXITS)
+        for name in (config.exit_kind, config.last_kind):
+            if name not in EXITS:
+                raise unknown_name("exit", name, EXITS)
         if backbone is None:
             inner = config.backbone_config()
             # DeBERTa-v2 has its own attention and takes no other implementation.
@@ -98,8 +101,8 @@ class MultiExitModel(PreTrainedModel):
         if getattr(backbone, "pooler", None) is not None:
             backbone.pooler = None  # each exit has its own
         self.encoder = Encoder(backbone)
-        build = EXITS[config.exit_kind]
-        self.exits = nn.ModuleList([build(config, backbone.config) for _ in range(self.encoder.depth)])
+        kinds = [config.exit_kind] * (self.encoder.depth - 1) + [config.last_kind]
+        self.exits = nn.ModuleList([EXITS[name](config, backbone.config) for name in kinds])
         # `from_pretrained` makes a model without values and fills it from the file.
         self._drawn = not any(parameter.is_meta for parameter in self.exits.parameters())
         self.post_init()  # type: ignore[no-untyped-call]
@@ -151,6 +154,13 @@ class MultiExitModel(PreTrainedModel):
         walk = self.walk(batch, max(wanted), change)
         return {depth: self.read(depth, states) for depth, states in walk if depth in wanted}
 
+    def batch(
+        self, input_ids: Tensor, attention_mask: Tensor | None = None, token_type_ids: Tensor | None = None
+    ) -> Batch:
+        """What Hugging Face's tokenizer gives, as a batch."""
+        mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
+        return Batch(input_ids, mask, token_type_ids if self.encoder.family.has_token_types else None)
+
     def forward(
         self,
         input_ids: Tensor,
@@ -160,15 +170,16 @@ class MultiExitModel(PreTrainedModel):
         **_: Any,
     ) -> SequenceClassifierOutput:
         """The last exit's answer, in Hugging Face's terms."""
-        mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
-        types = token_type_ids if self.encoder.family.has_token_types else None
-        output = self.outputs(Batch(input_ids, mask, types), [self.depth])[self.depth]
+        batch = self.batch(input_ids, attention_mask, token_type_ids)
+        output = self.outputs(batch, [self.depth])[self.depth]
         loss = None if labels is None else nn.functional.cross_entropy(output.logits, labels)
         return SequenceClassifierOutput(loss=loss, logits=output.logits)  # type: ignore[arg-type]
 
 
-def build(backbone: PreTrainedModel, labels: Sequence[Label], **exits: Any) -> MultiExitModel:
-    """A new model around a loaded backbone; its exits are fresh.
+def build(
+    backbone: PreTrainedModel, labels: Sequence[Label], kind: type[MultiExitModel] = MultiExitModel, **exits: Any
+) -> MultiExitModel:
+    """A new model, of this kind, around a loaded backbone; its exits are fresh.
 
     A backbone that comes with a pooler hands its weights to every linear exit of the same shape.
     """
@@ -176,12 +187,8 @@ def build(backbone: PreTrainedModel, labels: Sequence[Label], **exits: Any) -> M
     fields = backbone.config.to_dict()
     config = MultiExitConfig(backbone=fields, labels=labels, **exits)
     config._attn_implementation = backbone.config._attn_implementation
-    model = MultiExitModel(config, backbone)
+    model = kind(config, backbone)
     for exit in model.exits:
         if pooler is not None and isinstance(exit, LinearExit) and exit.pool is not None:
             exit.pool.load_state_dict(pooler.dense.state_dict())
     return model
-
-
-AutoConfig.register("offramp", MultiExitConfig, exist_ok=True)
-AutoModelForSequenceClassification.register(MultiExitConfig, MultiExitModel, exist_ok=True)

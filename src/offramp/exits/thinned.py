@@ -53,6 +53,7 @@ def thinned(model: MultiExitModel, depths: Sequence[int], top: int) -> MultiExit
         backbone.config.layer_types = [backbone.config.layer_types[depth - 1] for depth in depths]
     made.exits = nn.ModuleList([made.exits[depth - 1] for depth in (*depths[:-1], top)])
     config, heads = made.config, model.config.layer_heads
+    config.last_kind = config.last_kind if top == model.depth else config.exit_kind
     told = {name: value for name, value in backbone.config.to_dict().items() if name in _DEPTH}
     config.backbone = {**config.backbone, **told}
     config.layer_heads = [heads[depth - 1] for depth in depths] if heads else []

@@ -20,8 +20,10 @@ class Term(nn.Module):
     taught: ClassVar[bool] = False
     """Whether it learns from a teacher's output."""
 
-    def forward(self, output: ExitOutput, labels: Tensor, teacher: ExitOutput | None = None) -> Loss:
-        """The loss of a batch."""
+    def forward(
+        self, output: ExitOutput, labels: Tensor, teacher: ExitOutput | None = None, weights: Tensor | None = None
+    ) -> Loss:
+        """The loss of a batch; `weights` (B,) are those of the texts in its cross entropy, where it has one."""
         raise NotImplementedError
 
 

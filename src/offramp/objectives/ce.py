@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import ClassVar
 
 from torch import Tensor
@@ -17,7 +18,8 @@ class CrossEntropy(Term):
         L = -1/N sum_i log softmax(logits_i)[y_i]
 
     Inputs: `output.logits` (B, C), `labels` (B,). Needs nothing of the batch.
-    `class_weights` (C,) makes it the weighted mean; `label_smoothing` mixes in the uniform distribution.
+    `class_weights` (C,) makes it the weighted mean; `label_smoothing` mixes in the uniform distribution. `weights` (B,)
+    of the texts do the same: a text of weight 2 counts as if it stood in the batch twice.
 
     >>> import torch
     >>> from offramp.types import ExitOutput
@@ -34,18 +36,21 @@ class CrossEntropy(Term):
         self.label_smoothing = label_smoothing
         self.register_buffer("class_weights", class_weights, persistent=False)
 
-    def cross_entropy(self, output: ExitOutput, labels: Tensor) -> Tensor:
+    def cross_entropy(self, output: ExitOutput, labels: Tensor, weights: Tensor | None = None) -> Tensor:
         """The term itself, in float32 or wider."""
         logits = wide(output.logits)
-        weights: Tensor | None = self.get_buffer("class_weights") if self.class_weights is not None else None
-        return functional.cross_entropy(
-            logits,
-            labels,
-            weight=None if weights is None else weights.to(logits),
-            label_smoothing=self.label_smoothing,
-        )
+        known: Tensor | None = self.get_buffer("class_weights") if self.class_weights is not None else None
+        by_class = None if known is None else known.to(logits)  # (C,)
+        entropy = partial(functional.cross_entropy, weight=by_class, label_smoothing=self.label_smoothing)
+        if weights is None:
+            return entropy(logits, labels)
+        each = entropy(logits, labels, reduction="none")  # (B,), weighted by class
+        texts = weights.to(logits)  # (B,)
+        return (texts * each).sum() / (texts if by_class is None else texts * by_class[labels]).sum()
 
-    def forward(self, output: ExitOutput, labels: Tensor, teacher: ExitOutput | None = None) -> Loss:
+    def forward(
+        self, output: ExitOutput, labels: Tensor, teacher: ExitOutput | None = None, weights: Tensor | None = None
+    ) -> Loss:
         """The loss of a batch."""
-        value = self.cross_entropy(output, labels)
+        value = self.cross_entropy(output, labels, weights)
         return Loss(main=value, parts={"ce": value.detach()})

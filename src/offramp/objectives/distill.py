@@ -58,9 +58,11 @@ class Distillation(CrossEntropy):
         self.temperature = temperature
         self.weight = weight
 
-    def forward(self, output: ExitOutput, labels: Tensor, teacher: ExitOutput | None = None) -> Loss:
+    def forward(
+        self, output: ExitOutput, labels: Tensor, teacher: ExitOutput | None = None, weights: Tensor | None = None
+    ) -> Loss:
         """The loss of a batch; with `weight` 0 it is the cross entropy, bit for bit."""
-        entropy = self.cross_entropy(output, labels)
+        entropy = self.cross_entropy(output, labels, weights)
         if self.weight == 0.0:
             return Loss(main=entropy, parts={"ce": entropy.detach()})
         teacher = check_teacher("distill", "logits", output, teacher)

@@ -54,7 +54,9 @@ class InstanceCentred(Term):
         self.temperature = temperature
         self.heads = heads
 
-    def forward(self, output: ExitOutput, labels: Tensor, teacher: ExitOutput | None = None) -> Loss:
+    def forward(
+        self, output: ExitOutput, labels: Tensor, teacher: ExitOutput | None = None, weights: Tensor | None = None
+    ) -> Loss:
         """The loss of a batch."""
         value = instance_centred(output.representation, output.label_embeddings, labels, self.temperature, self.heads)
         return Loss(main=value, parts={"icl": value.detach()})

@@ -54,7 +54,9 @@ class InfoNce(CrossEntropy):
         self.weight = weight
         self.reduction = reduction
 
-    def forward(self, output: ExitOutput, labels: Tensor, teacher: ExitOutput | None = None) -> Loss:
+    def forward(
+        self, output: ExitOutput, labels: Tensor, teacher: ExitOutput | None = None, weights: Tensor | None = None
+    ) -> Loss:
         """The loss of a batch; with `weight` 0 it is the cross entropy of both views."""
         texts, odd = divmod(len(labels), 2)
         if odd or not torch.equal(labels[:texts], labels[texts:]):
@@ -62,7 +64,7 @@ class InfoNce(CrossEntropy):
                 "The objective `infonce` should be given two views of each text, the second half those of the first "
                 f"half's texts. Found {len(labels)} outputs whose labels do not repeat."
             )
-        entropy = self.cross_entropy(output, labels)
+        entropy = self.cross_entropy(output, labels, weights)
         if self.weight == 0.0:
             return Loss(main=entropy, parts={"ce": entropy.detach()})
         # A text is a class of its own, with its two views as members.

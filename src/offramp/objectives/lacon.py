@@ -56,7 +56,9 @@ class LabelAnchored(Term):
         self.heads = heads
         self.parts = parts
 
-    def forward(self, output: ExitOutput, labels: Tensor, teacher: ExitOutput | None = None) -> Loss:
+    def forward(
+        self, output: ExitOutput, labels: Tensor, teacher: ExitOutput | None = None, weights: Tensor | None = None
+    ) -> Loss:
         """The loss of a batch."""
         vectors = output.representation, output.label_embeddings
         terms: dict[str, Tensor] = {}

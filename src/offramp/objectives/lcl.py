@@ -53,7 +53,9 @@ class LabelCentred(Term):
         super().__init__()
         self.temperature = temperature
 
-    def forward(self, output: ExitOutput, labels: Tensor, teacher: ExitOutput | None = None) -> Loss:
+    def forward(
+        self, output: ExitOutput, labels: Tensor, teacher: ExitOutput | None = None, weights: Tensor | None = None
+    ) -> Loss:
         """The loss of a batch."""
         value = label_centred(output.representation, output.label_embeddings, labels, self.temperature)
         return Loss(main=value, parts={"lcl": value.detach()})

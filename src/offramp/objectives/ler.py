@@ -37,7 +37,9 @@ class LabelRegulariser(Term):
     1.7183
     """
 
-    def forward(self, output: ExitOutput, labels: Tensor, teacher: ExitOutput | None = None) -> Loss:
+    def forward(
+        self, output: ExitOutput, labels: Tensor, teacher: ExitOutput | None = None, weights: Tensor | None = None
+    ) -> Loss:
         """The loss of a batch; the texts take no part."""
         value = label_spread(output.label_embeddings)
         return Loss(main=value, parts={"ler": value.detach()})

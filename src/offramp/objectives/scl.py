@@ -53,9 +53,11 @@ class SupervisedContrastive(CrossEntropy):
         """Who takes part in the contrast, (V, D), and their labels, (V,)."""
         return output.representation, labels
 
-    def forward(self, output: ExitOutput, labels: Tensor, teacher: ExitOutput | None = None) -> Loss:
+    def forward(
+        self, output: ExitOutput, labels: Tensor, teacher: ExitOutput | None = None, weights: Tensor | None = None
+    ) -> Loss:
         """The loss of a batch; with `weight` 0 it is the cross entropy, bit for bit."""
-        entropy = self.cross_entropy(output, labels)
+        entropy = self.cross_entropy(output, labels, weights)
         if self.weight == 0.0:
             return Loss(main=entropy, parts={"ce": entropy.detach()})
         contrast = supervised_contrast(

@@ -39,9 +39,11 @@ class Softened(Term):
         self.share = share
         self.temperature = temperature
 
-    def forward(self, output: ExitOutput, labels: Tensor, teacher: ExitOutput | None = None) -> Loss:
+    def forward(
+        self, output: ExitOutput, labels: Tensor, teacher: ExitOutput | None = None, weights: Tensor | None = None
+    ) -> Loss:
         """The loss of a batch."""
-        loss = self.inner(output, labels, teacher)
+        loss = self.inner(output, labels, teacher, weights)
         taught = check_teacher("softened", "logits", output, teacher)
         soft = soft_targets(output.logits, taught.logits, self.temperature)
         return Loss(

@@ -7,6 +7,7 @@ from offramp.data.sampling import check_balanced
 from offramp.errors import ConfigError
 from offramp.objectives import OBJECTIVES
 from offramp.optimise.aggregators import aggregator
+from offramp.optimise.trackers import check_installed
 
 ONE_TERM = ("ce", "icl", "lcl", "ler", "lacon")
 """Objectives without an auxiliary term, whose gradients have nothing to be aligned with."""
@@ -54,7 +55,10 @@ def check(config: Config) -> None:
                 f"Found {value}."
             )
     _check_compress(config)
+    _check_grow(config)
     aggregator(config.alignment.aggregator)  # says which extra is missing
+    for tracker in settings.track:
+        check_installed(tracker)
     views = OBJECTIVES[name].views
     if views > 1 and len(config.data.views) != views:
         raise ConfigError(
@@ -71,6 +75,26 @@ def check(config: Config) -> None:
         if settings.contrast_batch:
             size, field = settings.contrast_batch, "optimise.contrast_batch"
         check_balanced(config.data.per_class, size, field)
+
+
+def _check_grow(config: Config) -> None:
+    """Refuse what cannot be done below a classifier that stays as it is."""
+    if config.optimise.strategy != "grow":
+        return
+    if (config.exits.last or config.exits.kind) != "linear":
+        raise ConfigError(
+            "`exits.last` should be linear with the strategy grow: the last exit is the head of a Hugging Face "
+            f"classifier. Found `{config.exits.last or config.exits.kind}`."
+        )
+    if config.stage2.objective == "acl-cl" and config.exits.kind != "linear":
+        raise ConfigError(
+            "`stage2.objective` should not be acl-cl with the strategy grow, unless `exits.kind` is linear: vectors "
+            "are contrasted with those of the last exit, which is linear. Use acl, with `stage2.soft`."
+        )
+    if config.exits.labels == "names":
+        raise ConfigError(
+            "`exits.labels` should be random with the strategy grow: the last exit has its own. Found names."
+        )
 
 
 def _check_compress(config: Config) -> None:

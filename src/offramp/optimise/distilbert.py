@@ -35,7 +35,7 @@ def stages(lessons: Lessons) -> list[Stage]:
             with torch.no_grad():
                 above, teacher = answer(models[FULL], batch)
             own, output = answer(model, batch)
-            found: Loss = objective(output, batch.labels, teacher)
+            found: Loss = objective(output, batch.labels, teacher, batch.weights)
             apart = cosine_distance(own.output, above.output, batch.mask)
             parts = {**found.parts, "cosine": apart.detach()}
             return replace(found, main=found.main + settings.cosine * apart, parts=parts)

@@ -57,6 +57,6 @@ APART: dict[str, Callable[[Scene, Lesson], Measured]] = {"none": plain, "exact":
 def _loss(scene: Scene, lesson: Lesson) -> Loss:
     with scene.autocast():
         outputs = read_together(scene.model, lesson.states, scene.phase.exits)
-        labels, teacher = scene.labels(lesson.labels), scene.joined(lesson.teacher)
-        losses = [scene.objective(scene.joined(output), labels, teacher) for output in outputs.values()]
+        told = scene.labels(lesson.labels), scene.joined(lesson.teacher), scene.weights(lesson.weights)
+        losses = [scene.objective(scene.joined(output), *told) for output in outputs.values()]
     return summed(losses, [1.0] * len(losses))

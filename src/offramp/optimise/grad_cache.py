@@ -73,6 +73,7 @@ class Cache:
         self.states: list[Tensor] = []  # copies of what the exits read, micro-batch by micro-batch, by depth in each
         outputs: list[dict[int, ExitOutput]] = []
         labels: list[Tensor] = []
+        weights: list[Tensor] = []
         for batch in batches:
             self.before.append(generators())
             with scene.autocast():
@@ -85,10 +86,13 @@ class Cache:
             self.states += cut.values()
             if looked.labels is not None:
                 labels.append(looked.labels)
+            if looked.weights is not None:
+                weights.append(looked.weights)
         self.after = generators()
         with scene.autocast():
             together = {depth: self._join([one[depth] for one in outputs]) for depth in outputs[0]}
-            self.loss = loss_of(scene, together, self._cat(labels) if labels else None)
+            truth = (self._cat(given) if given else None for given in (labels, weights))
+            self.loss = loss_of(scene, together, *truth)
 
     def at_cut(self, term: Tensor, keep: bool = False) -> list[Tensor | None]:
         """The term's gradients at the exits' parameters, then at the states; `keep` leaves the graph for another."""

@@ -63,6 +63,10 @@ class Scene:
         """The labels of the texts of all processes."""
         return processes.gathered(labels, self.counts, len(self.views.names) if self.views else 1)
 
+    def weights(self, weights: Tensor | None) -> Tensor | None:
+        """Their weights, where they have some."""
+        return None if weights is None else self.labels(weights)
+
 
 def plain(scene: Scene, batch: Batch) -> Measured:
     """One backward pass of the weighted sum of the terms."""
@@ -89,7 +93,7 @@ def at_exit(scene: Scene, batch: Batch) -> Measured:
         read = states_read(scene, batch)
         cut = {d: s.output.detach().requires_grad_() for d, s in read.items()}
         outputs = {d: scene.model.read(d, States(hidden=cut[d], output=cut[d], mask=s.mask)) for d, s in read.items()}
-        loss = loss_of(scene, outputs, batch.labels)
+        loss = loss_of(scene, outputs, batch.labels, batch.weights)
     exits = {id(p) for p in scene.model.exits.parameters()}
     above = [p for p in scene.phase.trainable if id(p) in exits]
     tensors: list[Tensor] = [*above, *cut.values()]
@@ -131,7 +135,8 @@ def _forward(scene: Scene, batch: Batch) -> Loss:
         if scene.phase.loss is not None:
             return scene.phase.loss(scene.model, batch)
         change = scene.views.erase if scene.views else None
-        return loss_of(scene, scene.model.outputs(batch, scene.phase.exits, change), batch.labels)
+        outputs = scene.model.outputs(batch, scene.phase.exits, change)
+        return loss_of(scene, outputs, batch.labels, batch.weights)
 
 
 def seen(scene: Scene, batch: Batch) -> Batch:
@@ -146,16 +151,16 @@ def states_read(scene: Scene, batch: Batch) -> dict[int, States]:
     return {depth: states for depth, states in walk if depth in wanted}
 
 
-def loss_of(scene: Scene, outputs: dict[int, ExitOutput], labels: Tensor | None) -> Loss:
+def loss_of(scene: Scene, outputs: dict[int, ExitOutput], labels: Tensor | None, weights: Tensor | None = None) -> Loss:
     """The weighted sum of the objective over the exits in play; the last of them teaches, where one is wanted."""
     if labels is None:
         raise ValueError("training needs labels")
-    outputs, labels = {depth: scene.joined(output) for depth, output in outputs.items()}, scene.labels(labels)
+    outputs = {depth: scene.joined(output) for depth, output in outputs.items()}
+    labels, weights = scene.labels(labels), scene.weights(weights)
     teacher = outputs[max(outputs)] if scene.objective.taught else None
     exits = scene.phase.exits
-    return summed(
-        [scene.objective(outputs[depth], labels, teacher) for depth in exits], [scene.phase.weight(d) for d in exits]
-    )
+    losses = [scene.objective(outputs[depth], labels, teacher, weights) for depth in exits]
+    return summed(losses, [scene.phase.weight(depth) for depth in exits])
 
 
 def summed(losses: Sequence[Loss], weights: Sequence[float]) -> Loss:

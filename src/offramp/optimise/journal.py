@@ -1,16 +1,18 @@
-"""LOSS -> PARAMETERS: what a run tells others: a log file, TensorBoard events, whoever watches."""
+"""LOSS -> PARAMETERS: what a run tells others: a log file, trackers, whoever watches."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from accelerate import Accelerator
 
 from offramp.disk import replace_file
+from offramp.optimise.trackers import TENSORBOARD
 from offramp.types import EpochRecord, StepRecord
 
 
@@ -28,17 +30,32 @@ class Watch(Protocol):
 
 
 class Journal:
-    """Writes `log.jsonl` and TensorBoard events into a folder, where there is one, and tells the watch."""
+    """Writes `log.jsonl` into a folder, where there is one, and tells accelerate's trackers and the watch.
 
-    def __init__(self, accelerator: Accelerator, folder: Path | None, watch: Watch | None) -> None:
-        self.accelerator, self.folder, self.watch = accelerator, folder, watch
+    `settings` are what trackers that show runs side by side are told of this one.
+    """
+
+    def __init__(
+        self,
+        accelerator: Accelerator,
+        folder: Path | None,
+        watch: Watch | None,
+        settings: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.accelerator, self.folder, self.watch, self.settings = accelerator, folder, watch, dict(settings or {})
 
     def open(self, done: int) -> None:
-        """Start the log, or keep of it what lies before update `done`."""
-        if self.folder is None:
-            return
-        self.folder.mkdir(parents=True, exist_ok=True)
-        log = self.folder / "log.jsonl"
+        """Start the log, or keep of it what lies before update `done`; start the trackers."""
+        if self.folder is not None:
+            self._open_log(self.folder, done)
+        self.accelerator.init_trackers("events")
+        for tracker in self.accelerator.trackers:
+            if tracker.name != TENSORBOARD:  # which would write it as a run of its own
+                tracker.store_init_configuration(self.settings)
+
+    def _open_log(self, folder: Path, done: int) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        log = folder / "log.jsonl"
         kept: list[str] = []
         if done and log.exists():
             for line in log.read_bytes().splitlines():
@@ -49,7 +66,6 @@ class Journal:
                 except (ValueError, KeyError, TypeError):
                     break  # torn by a kill
         replace_file(log, "".join(f"{line}\n" for line in kept))
-        self.accelerator.init_trackers("events")
 
     def start(self, updates: int, done: int) -> None:
         """A run, or a phase of it, begins."""
@@ -60,8 +76,8 @@ class Journal:
         """An update was made."""
         if self.watch:
             self.watch.step(record)
-        if self.folder:
-            self._line("step", record)
+        self._line("step", record)
+        if self.accelerator.trackers:
             scalars = {f"train/{k}": v for k, v in asdict(record).items() if isinstance(v, float)}
             scalars |= {f"part/{k}": v for k, v in record.parts.items()}
             scalars |= {f"cosine/{k}": v for k, v in record.cosines.items()}
@@ -71,13 +87,14 @@ class Journal:
         """An epoch was validated."""
         if self.watch:
             self.watch.epoch(record)
-        if self.folder:
-            self._line("epoch", record)
-            self.accelerator.log({f"validation/{record.metric}": record.score}, step=record.step)
+        self._line("epoch", record)
+        if self.accelerator.trackers:
+            exits = {f"exit-{depth}/{record.metric}": score for depth, score in record.by_exit.items()}
+            self.accelerator.log({f"validation/{record.metric}": record.score, **exits}, step=record.step)
 
     def close(self) -> None:
         """Close what is open."""
-        if self.folder:
+        if self.accelerator.trackers:
             # Every record was flushed when it was made; a disk that is full must not hide why the run ended.
             with suppress(OSError):
                 self.accelerator.end_training()

@@ -14,13 +14,14 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import torch
 from accelerate import Accelerator
 from accelerate.state import AcceleratorState
 from torch import Tensor
 
-from offramp.config import Config, OptimiseConfig
+from offramp.config import Config, OptimiseConfig, changes_from
 from offramp.data.sampling import POOL, class_balanced, length_buckets, sorted_batches
 from offramp.data.tokens import Tokens
 from offramp.data.views import Views
@@ -39,6 +40,7 @@ from offramp.optimise.saved_state import Checkpoint, SavedState
 from offramp.optimise.state_cache import Frozen, open_cache, remove_caches
 from offramp.optimise.stopping import Stop
 from offramp.optimise.strategies import Phase, plan
+from offramp.optimise.trackers import trackers
 from offramp.optimise.update import Update, rate
 from offramp.types import EpochRecord, Objective, StepRecord
 
@@ -85,10 +87,11 @@ class Loop:
         self.model, self.objective, self.second, self.config = model, objective, second, config
         self.phases = phases
         self.train, self.validation, self.score = train, validation, score
-        tracker = {"log_with": "tensorboard", "project_dir": str(folder)} if folder else {}
+        told: dict[str, Any] = {"log_with": trackers(config.optimise.track, folder)}
+        told |= {"project_dir": str(folder)} if folder else {}
         _forget_precision(config.optimise.precision)
-        self.accelerator = Accelerator(mixed_precision=config.optimise.precision, **tracker)
-        self.journal = Journal(self.accelerator, folder, watch)
+        self.accelerator = Accelerator(mixed_precision=config.optimise.precision, **told)
+        self.journal = Journal(self.accelerator, folder, watch, changes_from(Config(), config))
         self.folder = folder
         self.saved = SavedState(folder) if folder else None
         self.shuffler = torch.Generator()
@@ -119,7 +122,8 @@ class Loop:
             for number in range(self.place.phase, len(phases)):
                 self._phase(phases[number], restored, began)
                 restored = None
-            self.model.config.trained_exits = sorted({depth for phase in phases for depth in phase.exits})
+            standing = {self.model.depth} if any(phase.frozen for phase in phases) else set()
+            self.model.config.trained_exits = sorted(standing.union(*(phase.exits for phase in phases)))
         except OSError as error:
             raise TrainingError(f"The run's folder could not be written: {error}. {self._advice()}") from error
         finally:
@@ -130,16 +134,25 @@ class Loop:
         first = self.place.done[0]
         kept = [keeper for phase in self.place.done for keeper in phase["keepers"].values()]
         by_exit = {depth: score for keeper in kept for depth, score in keeper["by_exit"].items()}
+        whole = first["keepers"].get("all") or self._standing()
+        by_exit |= whole["by_exit"]
         return Result(
-            score=first["keepers"]["all"]["score"],
+            score=whole["score"],
             metric=self.config.optimise.metric,
-            best_epoch=first["keepers"]["all"]["epoch"],
+            best_epoch=whole["epoch"],
             epochs=first["epochs"],
             updates=self.place.update,
             seconds=seconds,
             stopped_early=first["early"],
             by_exit=dict(sorted(by_exit.items(), key=lambda item: int(item[0]))),
         )
+
+    def _standing(self) -> dict[str, Any]:
+        """How well a last exit answers that no phase has trained, as a keeper would tell it."""
+        last = self.model.depth
+        (answers,) = self._predict(Phase("last", (last,), ())).values()
+        score = self.score(self.validation.labels_or_raise(), answers)
+        return {"score": score, "epoch": 0, "by_exit": {str(last): score}}
 
     # --- one phase
 

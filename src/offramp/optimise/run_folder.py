@@ -27,7 +27,8 @@ def fingerprint(*parts: Iterable[Example]) -> str:
     digest = hashlib.sha256()
     for part in parts:
         for example in part:
-            digest.update(json.dumps([example.text, example.pair, example.label]).encode())
+            weight = [] if example.weight == 1.0 else [example.weight]
+            digest.update(json.dumps([example.text, example.pair, example.label, *weight]).encode())
         digest.update(b"\n")
     return digest.hexdigest()
 

@@ -48,6 +48,7 @@ class Lesson:
     states: dict[int, States]  # what the exits read, by depth
     teacher: ExitOutput  # of the last exit
     labels: Tensor  # (B,)
+    weights: Tensor | None = None  # (B,) of the texts in the cross entropy
 
 
 class Frozen:
@@ -68,7 +69,7 @@ class Frozen:
                     states[depth] = States(found.output, found.output, found.mask)
                 last = found
             teacher = self.model.read(self.model.depth, last)
-        return Lesson(states, _detached(teacher), _labels(self.tokens, rows, self.model.device))
+        return Lesson(states, _detached(teacher), *_truth(self.tokens, rows, self.model.device))
 
 
 class Cached(Frozen):
@@ -109,7 +110,7 @@ class Cached(Frozen):
         teacher = ExitOutput(
             self.answers["representation"][chosen].to(device), self.answers["logits"][chosen].to(device), embeddings
         )
-        return Lesson(states, teacher, _labels(self.tokens, rows, device))
+        return Lesson(states, teacher, *_truth(self.tokens, rows, device))
 
 
 Autocast = Callable[[], AbstractContextManager[Any]]
@@ -219,7 +220,7 @@ def _key(frozen: Frozen) -> str:
     device = model.device.type
     with frozen.autocast():
         narrow = str(torch.get_autocast_dtype(device)) if torch.is_autocast_enabled(device) else ""
-    names = ("exit_kind", "exit_heads", "exit_temperature", "exit_window")
+    names = ("exit_kind", "last_kind", "exit_heads", "exit_temperature", "exit_window")
     exit = {name: getattr(model.config, name) for name in names}
     settings = [frozen.depths, narrow, exit, model.encoder.backbone.config.to_dict(), tokens.pad]
     digest = hashlib.sha256(json.dumps(settings, sort_keys=True, default=str).encode())
@@ -236,10 +237,13 @@ def _file(folder: Path, depth: int) -> Path:
     return folder / f"depth-{depth}.bin"
 
 
-def _labels(tokens: Tokens, rows: Sequence[int], device: torch.device) -> Tensor:
+def _truth(tokens: Tokens, rows: Sequence[int], device: torch.device) -> tuple[Tensor, Tensor | None]:
+    """The labels of these texts, and their weights where they have some."""
     if tokens.labels is None:
         raise ValueError("exits learn from labels")
-    return torch.from_numpy(tokens.labels[np.asarray(rows, np.int64)]).to(device)
+    places = np.asarray(rows, np.int64)
+    weights = None if tokens.weights is None else torch.from_numpy(tokens.weights[places]).to(device)
+    return torch.from_numpy(tokens.labels[places]).to(device), weights
 
 
 def _detached(output: ExitOutput) -> ExitOutput:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from torch import nn
 
 from offramp.config import OptimiseConfig
-from offramp.errors import unknown_name
+from offramp.errors import ConfigError, unknown_name
 from offramp.exits.model import MultiExitModel
 from offramp.types import Batch, Loss
 
@@ -65,10 +65,16 @@ def alternating(model: MultiExitModel, config: OptimiseConfig) -> list[Phase]:
 
 def two_stage(model: MultiExitModel, config: OptimiseConfig) -> list[Phase]:
     """2ST: as `single`; then the exits below the last, on the backbone that stands still."""
+    return [*single(model, config), *grow(model, config)] if model.depth > 1 else single(model, config)
+
+
+def grow(model: MultiExitModel, config: OptimiseConfig) -> list[Phase]:
+    """The exits below the last, on a backbone and a last exit that have learnt already and stand still."""
+    if model.depth < 2:
+        raise ConfigError("Exits should be grown on a backbone of two layers or more. Found one.")
     below = tuple(range(1, model.depth))
     trainable = [parameter for depth in below for parameter in model.exits[depth - 1].parameters()]
-    second = Phase("exits", below, tuple(trainable), groups(model, trainable), frozen=True)
-    return [*single(model, config), second] if below else single(model, config)
+    return [Phase("exits", below, tuple(trainable), groups(model, trainable), frozen=True)]
 
 
 STRATEGIES: dict[str, Callable[[MultiExitModel, OptimiseConfig], list[Phase]]] = {
@@ -76,6 +82,7 @@ STRATEGIES: dict[str, Callable[[MultiExitModel, OptimiseConfig], list[Phase]]] =
     "joint": joint,
     "two-stage": two_stage,
     "alternating": alternating,
+    "grow": grow,
 }
 
 

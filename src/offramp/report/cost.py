@@ -32,7 +32,7 @@ class Cost:
 def costs(config: MultiExitConfig, tokens: int) -> list[Cost]:
     """The cost of leaving at each depth for a text of so many tokens, special tokens included."""
     inner = config.backbone_config()
-    exit_flops = EXIT_FLOPS[config.exit_kind](config, inner, tokens)
+    exit_flops = {kind: EXIT_FLOPS[kind](config, inner, tokens) for kind in {config.exit_kind, config.last_kind}}
     flops = embedding_flops(inner, tokens)
     parameters, of_layers, of_exits = _parameters(config)
     heads = config.layer_heads or [inner.num_attention_heads] * len(of_layers)
@@ -40,7 +40,8 @@ def costs(config: MultiExitConfig, tokens: int) -> list[Cost]:
     for depth, (own, exit) in enumerate(zip(of_layers, of_exits, strict=True), 1):
         flops += layer_flops(inner, heads[depth - 1], tokens)
         parameters += own
-        found.append(Cost(depth, flops + exit_flops, parameters + exit))
+        kind = config.last_kind if depth == len(of_layers) else config.exit_kind
+        found.append(Cost(depth, flops + exit_flops[kind], parameters + exit))
     return found
 
 

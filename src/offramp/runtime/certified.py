@@ -14,17 +14,20 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
+from offramp.data.tokens import tokenizer_digest
 from offramp.disk import replace_file
 from offramp.errors import ConfigError, ModelError
 from offramp.policies import policy
 from offramp.policies.certificate import Certificate
 from offramp.policies.dial import Dial
 from offramp.policies.patient_confidence import PATIENCE
+from offramp.runtime.engine import Engine
 from offramp.types import Policy
 
 CERTIFICATE, FITTED, DIAL = "certificate.json", "policy.safetensors", "dial.json"
@@ -53,6 +56,12 @@ class Certified:
     def tensors_of(self, name: str) -> Mapping[str, Tensor] | None:
         """What was fitted, where it is this policy's."""
         return self.tensors if self.certificate.policy == name else None
+
+
+def fingerprint(engine: Engine, tokenizer: Any, max_tokens: int) -> str:
+    """What tells a model, and how it reads texts, from any other: by it a certificate knows its model."""
+    facts = [engine.fingerprint(), tokenizer_digest(tokenizer), max_tokens]
+    return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
 
 
 def write(folder: Path, certified: Certified | None) -> None:

@@ -1,0 +1,51 @@
+"""The model a run begins with: a loaded backbone, fresh exits, and the backbone's tokenizer."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any, cast
+
+from offramp.config import Config
+from offramp.data.labels import Labels
+from offramp.encoder.classifiers import load_classifier
+from offramp.encoder.load import load_backbone, load_tokenizer
+from offramp.exits.label_names import begin_from_names
+from offramp.exits.linear import LinearExit
+from offramp.exits.model import MultiExitModel, build
+from offramp.optimise.coherence import check_width
+from offramp.optimise.static import check_static, full_model
+from offramp.preparation import label_texts, token_limit
+
+
+def begin(config: Config, labels: Labels, kind: type[MultiExitModel] = MultiExitModel) -> tuple[MultiExitModel, Any]:
+    """A model for these labels, and its tokenizer. What is random comes from torch's own generator."""
+    tokenizer = load_tokenizer(config.encoder.backbone, config.encoder.revision)
+    place = config.encoder.backbone, config.encoder.revision, config.encoder.attention
+    grows = config.optimise.strategy == "grow"
+    # Loading draws too: a layer the folder lacks begins at random.
+    backbone, head = load_classifier(*place) if grows else (load_backbone(*place), None)
+    model = build(
+        backbone,
+        labels.names,
+        kind,
+        exit_kind=config.exits.kind,
+        last_kind=config.exits.last,
+        exit_size=config.exits.size,
+        exit_heads=config.exits.heads,
+        exit_temperature=config.exits.temperature,
+        exit_window=config.exits.window,
+        exit_dropout=config.exits.dropout,
+    )
+    if head is not None:
+        last = cast(LinearExit, model.exits[-1])
+        last.pool = copy.deepcopy(head.pool)
+        last.classifier = copy.deepcopy(head.classifier)
+    if config.compress.teacher:
+        model, tokenizer = full_model(Path(config.compress.teacher), labels.names)
+    check_static(config, model)
+    check_width(config, model.representation_width)
+    model.config.max_tokens = token_limit(model, tokenizer, config.data.max_length)
+    if config.exits.labels == "names" and not config.compress.teacher:
+        begin_from_names(model, label_texts(tokenizer, labels, model.config.max_tokens))
+    return model, tokenizer

@@ -1,0 +1,36 @@
+"""Texts for a classifier that exists already: its labels are those of its folder, in its order."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from offramp.config import Config
+from offramp.data.sources import Table
+from offramp.encoder.classifiers import classifier_labels
+from offramp.errors import DataError
+from offramp.types import Label
+
+
+def with_its_labels(
+    train: Table, validation: Table | None, config: Config
+) -> tuple[Table, Table | None, tuple[Label, ...]]:
+    """Tables whose labels are spelled as the classifier spells them, and all of its labels."""
+    names = classifier_labels(config.encoder.backbone, config.encoder.revision)
+    return _spelled(train, names), None if validation is None else _spelled(validation, names), names
+
+
+def _spelled(table: Table, names: tuple[Label, ...]) -> Table:
+    """A label may be one of the names, or the number of a class."""
+    by_name = {str(name): name for name in names}
+    by_number = {str(number): name for number, name in enumerate(names)}
+    known = by_name if {str(label) for label in table.labels} <= by_name.keys() else by_number
+    examples = []
+    for row, example in enumerate(table.examples):
+        if str(example.label) not in known:
+            shown = ", ".join(f"`{name}`" for name in names[:10]) + (", ..." if len(names) > 10 else "")
+            raise DataError(
+                f"A label should be one of the classifier's ({shown}) or its number. Found `{example.label}` in "
+                f"{table.where(row)}. Rename the labels, or name them in the classifier's `id2label`."
+            )
+        examples.append(replace(example, label=known[str(example.label)]))
+    return replace(table, examples=examples, order=names)

@@ -1,0 +1,40 @@
+"""A model folder on the Hugging Face hub."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from offramp.classifier import Classifier
+from offramp.errors import ModelError
+from offramp.exits.checkpoint import verify
+from offramp.exits.manifest import MANIFEST
+from offramp.model_card import FILE, write_card
+from offramp.runtime.certified import CERTIFICATE, FITTED
+
+if TYPE_CHECKING:
+    from huggingface_hub import HfApi
+
+
+def push(folder: Path, repository: str, private: bool = False, api: HfApi | None = None) -> str:
+    """Upload a whole model folder with its card and its certificate, without its training; the address it has now."""
+    from huggingface_hub import HfApi
+    from huggingface_hub.errors import HTTPError  # type: ignore[attr-defined]
+
+    named = verify(folder)
+    if not (folder / FILE).exists():
+        write_card(folder, Classifier.load(folder))
+    wanted = [*named, MANIFEST, FILE, CERTIFICATE, FITTED]
+    hub = api or HfApi()
+    try:
+        hub.create_repo(repository, private=private, exist_ok=True)
+        done = hub.upload_folder(
+            repo_id=repository, folder_path=folder, allow_patterns=wanted, commit_message="Upload an offramp model"
+        )
+    except (HTTPError, OSError, ValueError) as error:  # a name that no repository can have is a ValueError
+        first = str(error).strip().splitlines()[0]
+        raise ModelError(
+            f"`{folder}` should go to `{repository}` on the hub. The hub says: {first} Log in with `hf auth login`, "
+            "and name the repository OWNER/NAME."
+        ) from error
+    return str(done.repo_url)

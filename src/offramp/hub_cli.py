@@ -1,0 +1,48 @@
+"""The verbs that bring a model to a hub: `card` and `push`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+ModelFolder = Annotated[Path, typer.Argument(metavar="MODEL", help="Folder that `offramp train` wrote.")]
+
+
+def card(
+    model: ModelFolder,
+    data: Annotated[str | None, typer.Argument(metavar="[DATA]", help="Labelled texts whose scores it tells.")] = None,
+    with_curve: Annotated[bool, typer.Option("--curve", help="Also tell accuracy, layers and time on DATA.")] = False,
+    text: Annotated[
+        list[str] | None, typer.Option("--text", help="Column that holds the text; twice for a pair.")
+    ] = None,
+    label: Annotated[str | None, typer.Option("--label", help="Column that holds the label.")] = None,
+) -> None:
+    """Write the model card, README.md, into a model folder."""
+    from offramp.classifier import Classifier
+    from offramp.data.sources import read
+    from offramp.errors import UserError
+    from offramp.model_card import write_card
+
+    if with_curve and data is None:
+        raise UserError("`--curve` should come with DATA: labelled texts on which it is measured.")
+    classifier = Classifier.load(model)
+    if data is None:
+        typer.echo(f"card {write_card(model, classifier)}")
+        return
+    columns = classifier.config_.data
+    table = read(data, text=text or columns.text, label=label or columns.label)
+    curve = classifier.curve(table) if with_curve else None
+    typer.echo(f"card {write_card(model, classifier, table.name, classifier.evaluate(table), curve)}")
+
+
+def push(
+    model: ModelFolder,
+    repository: Annotated[str, typer.Argument(metavar="REPOSITORY", help="OWNER/NAME on the Hugging Face hub.")],
+    private: Annotated[bool, typer.Option("--private", help="Let nobody else see a new repository.")] = False,
+) -> None:
+    """Upload a model folder with its card to the Hugging Face hub."""
+    from offramp.hub import push as upload
+
+    typer.echo(upload(model, repository, private))
