@@ -5,16 +5,20 @@ from __future__ import annotations
 import io
 import json
 import logging
+import re
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 from prometheus_client.parser import text_string_to_metric_families
 from starlette.testclient import TestClient
 
+from offramp.cli import app
 from offramp.serve import log
 from offramp.serve.answering import Answerer
 
@@ -210,3 +214,25 @@ def test_without_a_calibration_the_scores_are_those_of_the_training(open_client:
     result = json.loads((bare / "training" / "result.json").read_text())
     assert told["scores"]["by_exit"] == result["by_exit"]
     assert (told["dial"], told["promise"], told["certificate_state"]) == (None, None, "none")
+
+
+# What the documents say.
+
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "serve.md").read_text("utf-8")
+
+
+def test_every_option_that_the_page_on_serving_names_exists() -> None:
+    command = typer.main.get_command(app).commands["serve"]  # type: ignore[attr-defined]
+    known = {option for parameter in command.params for option in parameter.opts}
+    assert set(re.findall(r"`(--[a-z-]+)", PAGE)) - {"--json"} <= known
+
+
+def test_every_metric_that_the_page_on_serving_names_exists_and_none_is_left_out(client: TestClient) -> None:
+    named = set(re.findall(r"`(offramp_\w+?)(?:_total)?`", PAGE))
+    families = text_string_to_metric_families(client.get("/metrics").text)
+    assert named == {family.name.removesuffix("_created") for family in families}
+
+
+def test_the_page_on_serving_tells_every_refusal(client: TestClient) -> None:
+    told = client.get("/openapi.json").json()["paths"]["/predict"]["post"]["responses"]
+    assert set(re.findall(r"^\| (\d+) \|", PAGE, re.MULTILINE)) == set(told) - {"200", "500"}
