@@ -74,6 +74,20 @@ def test_a_full_queue_is_503_with_retry_after_and_recovers(open_client: Any, gat
         assert client.get("/readyz").json() == {"status": "ready"}
 
 
+def test_more_open_requests_than_the_queue_holds_are_not_even_read(open_client: Any, gate: Any) -> None:
+    with open_client(queue=2, max_texts=1, max_batch=1) as client, ThreadPoolExecutor(2) as clients:
+        shut(gate)
+        sent = [clients.submit(ask, client, text) for text in ("good film", "bad film")]
+        while client.app.state.served.batcher.waiting < 1:
+            pass
+        reply = client.post("/predict", content=b"not even JSON")
+        assert (reply.status_code, reply.headers["retry-after"]) == (503, "1")
+        assert "Too many requests are open" in reply.json()["error"]
+        assert client.get("/healthz").status_code == 200
+        gate.open.set()
+        assert [each.result(PATIENCE).status_code for each in sent] == [200, 200]
+
+
 def test_a_request_that_takes_too_long_is_given_up_and_leaves_the_queue(open_client: Any, gate: Any) -> None:
     with open_client(answer_seconds=0.1) as client:
         shut(gate)
