@@ -26,6 +26,7 @@ def main(folder: str) -> None:
 
     with socket.socket() as place:
         place.bind(("127.0.0.1", 0))
+        place.listen(2048)  # who comes before it runs waits
         print(f"Serving at http://127.0.0.1:{place.getsockname()[1]}", flush=True)
         uvicorn.Server(uvicorn.Config(app, log_level="error", access_log=False)).run([place])
 

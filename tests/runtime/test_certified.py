@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from offramp.errors import ModelError
 from offramp.exits.model import MultiExitModel
 from offramp.policies import POLICIES
 from offramp.policies.certificate import Certificate
+from offramp.policies.dial import Dial, DialPoint
 from offramp.policies.learned import Learned
 from offramp.policies.patient_confidence import PatientConfidence
 from offramp.policies.scored import Scored
@@ -223,3 +225,53 @@ def test_every_policy_that_can_be_certified_is_made_again_from_its_certificate(
         found = read(tmp_path, engine.name, engine.fingerprint())
         assert found is not None
         assert type(found.policy()) is POLICIES[name]
+
+
+# The dial beside a certificate.
+
+
+def dial() -> Dial:
+    safe = DialPoint({}, (), 4.0, 0, 0.9, True)
+    chosen = DialPoint({1: 0.9, 3: 0.1 + 0.2}, (1, 2, 3), 2.5, 7, 0.85, True)
+    bold = DialPoint({1: 0.5}, (1,), 1.2, 20, None, False)
+    return Dial((safe, chosen, bold), 1, 70, {1: 0.5, 4: 0.9})
+
+
+def test_a_dial_comes_back_as_it_was_and_turns_the_policy(engine: TorchEngine, tmp_path: Path) -> None:
+    write(tmp_path, Certified(certificate(engine), dial=dial()))
+    found = read(tmp_path, engine.name, engine.fingerprint())
+    assert found is not None
+    assert found.dial == dial()
+    rules = [found.policy(point) for point in range(3)]
+    assert [getattr(rule, "thresholds", None) for rule in rules] == [{}, {1: 0.9, 2: math.inf, 3: 0.1 + 0.2}, {1: 0.5}]
+    write(tmp_path, Certified(certificate(engine)))
+    assert not (tmp_path / "dial.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (b'"certified": false', b'"certified": true'),
+        (b'"mean_depth": 1.2', b'"mean_depth": 1.1'),
+        (b'"chosen": 1', b'"chosen": 9'),
+        (b'"points"', b'"pints"'),
+        (b"{", b""),
+    ],
+)
+def test_a_dial_that_was_changed_is_refused(engine: TorchEngine, tmp_path: Path, before: bytes, after: bytes) -> None:
+    write(tmp_path, Certified(certificate(engine), dial=dial()))
+    file = tmp_path / "dial.json"
+    content = file.read_bytes()
+    assert before in content
+    file.write_bytes(content.replace(before, after, 1))
+    with pytest.raises(ModelError, match="offramp calibrate"):
+        read(tmp_path, engine.name, engine.fingerprint())
+
+
+def test_a_dial_of_another_certificate_is_refused(engine: TorchEngine, tmp_path: Path) -> None:
+    write(tmp_path, Certified(certificate(engine), dial=dial()))
+    kept = (tmp_path / "dial.json").read_bytes()
+    write(tmp_path, Certified(certificate(engine, epsilon=0.3)))
+    (tmp_path / "dial.json").write_bytes(kept)
+    with pytest.raises(ModelError, match="not what was written"):
+        read(tmp_path, engine.name, engine.fingerprint())

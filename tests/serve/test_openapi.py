@@ -44,6 +44,7 @@ def test_no_request_that_the_schema_allows_or_forbids_finds_a_fault(
         max_examples=40 if "predict" in operation else 5,
         deadline=None,
         database=None,
+        derandomize=True,
         phases=[Phase.explicit, Phase.generate],
         suppress_health_check=list(HealthCheck),
     )

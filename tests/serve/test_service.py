@@ -5,16 +5,20 @@ from __future__ import annotations
 import io
 import json
 import logging
+import re
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 from prometheus_client.parser import text_string_to_metric_families
 from starlette.testclient import TestClient
 
+from offramp.cli import app
 from offramp.serve import log
 from offramp.serve.answering import Answerer
 
@@ -68,6 +72,20 @@ def test_a_full_queue_is_503_with_retry_after_and_recovers(open_client: Any, gat
         assert (first.result(PATIENCE).status_code, waiting.result(PATIENCE).status_code) == (200, 200)
         assert ask(client, "good film").status_code == 200
         assert client.get("/readyz").json() == {"status": "ready"}
+
+
+def test_more_open_requests_than_the_queue_holds_are_not_even_read(open_client: Any, gate: Any) -> None:
+    with open_client(queue=2, max_texts=1, max_batch=1) as client, ThreadPoolExecutor(2) as clients:
+        shut(gate)
+        sent = [clients.submit(ask, client, text) for text in ("good film", "bad film")]
+        while client.app.state.served.batcher.waiting < 1:
+            pass
+        reply = client.post("/predict", content=b"not even JSON")
+        assert (reply.status_code, reply.headers["retry-after"]) == (503, "1")
+        assert "Too many requests are open" in reply.json()["error"]
+        assert client.get("/healthz").status_code == 200
+        gate.open.set()
+        assert [each.result(PATIENCE).status_code for each in sent] == [200, 200]
 
 
 def test_a_request_that_takes_too_long_is_given_up_and_leaves_the_queue(open_client: Any, gate: Any) -> None:
@@ -210,3 +228,25 @@ def test_without_a_calibration_the_scores_are_those_of_the_training(open_client:
     result = json.loads((bare / "training" / "result.json").read_text())
     assert told["scores"]["by_exit"] == result["by_exit"]
     assert (told["dial"], told["promise"], told["certificate_state"]) == (None, None, "none")
+
+
+# What the documents say.
+
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "serve.md").read_text("utf-8")
+
+
+def test_every_option_that_the_page_on_serving_names_exists() -> None:
+    command = typer.main.get_command(app).commands["serve"]  # type: ignore[attr-defined]
+    known = {option for parameter in command.params for option in parameter.opts}
+    assert set(re.findall(r"`(--[a-z-]+)", PAGE)) - {"--json"} <= known
+
+
+def test_every_metric_that_the_page_on_serving_names_exists_and_none_is_left_out(client: TestClient) -> None:
+    named = set(re.findall(r"`(offramp_\w+?)(?:_total)?`", PAGE))
+    families = text_string_to_metric_families(client.get("/metrics").text)
+    assert named == {family.name.removesuffix("_created") for family in families}
+
+
+def test_the_page_on_serving_tells_every_refusal(client: TestClient) -> None:
+    told = client.get("/openapi.json").json()["paths"]["/predict"]["post"]["responses"]
+    assert set(re.findall(r"^\| (\d+) \|", PAGE, re.MULTILINE)) == set(told) - {"200", "500"}

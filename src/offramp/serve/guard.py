@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from contextlib import contextmanager
 from typing import Any
 
 from offramp.serve.replies import Headers, problem
@@ -42,15 +43,10 @@ class Guard:
             return
         try:
             self._check_key(scope)
-            if self.open >= self.settings.queue:
-                raise _Refusal(503, "Too many requests are open. Try again in 1 s.", (b"retry-after", b"1"))
-            self.open += 1
-            try:
+            with self._place(scope):
                 body = await self._body(scope, receive)
                 if body is not None:
                     await self.app(scope, _replayed(body, receive), send)
-            finally:
-                self.open -= 1
         except _Refusal as refusal:
             await refuse(send, refusal.status, str(refusal), refusal.headers)
 
@@ -65,6 +61,20 @@ class Guard:
             raise _Refusal(
                 401, "The request should have the header `Authorization: Bearer KEY`.", (b"www-authenticate", b"Bearer")
             )
+
+    @contextmanager
+    def _place(self, scope: Scope) -> Iterator[None]:
+        """One of the places for requests with texts; others, which cost nothing, need none."""
+        if scope["path"] != "/predict":
+            yield
+            return
+        if self.open >= self.settings.queue:
+            raise _Refusal(503, "Too many requests are open. Try again in 1 s.", (b"retry-after", b"1"))
+        self.open += 1
+        try:
+            yield
+        finally:
+            self.open -= 1
 
     async def _body(self, scope: Scope, receive: Receive) -> bytes | None:
         """The whole body; None where the client has gone."""

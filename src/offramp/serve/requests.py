@@ -32,7 +32,7 @@ def _text(text: str, info: ValidationInfo) -> str:
     most = info.context.max_characters if info.context else len(text)
     if len(text) > most:
         raise PydanticCustomError("too_long", f"A text should have at most {most} characters. Found {len(text)}.")
-    if not text.strip():
+    if not text.replace("\ufeff", "").strip():
         raise PydanticCustomError("blank", "A text should not be blank. Found one that is.")
     return text
 
@@ -51,7 +51,9 @@ def _whole(number: Any) -> Any:
     return int(number) if isinstance(number, float) and number.is_integer() else number
 
 
-Text = Annotated[str, AfterValidator(_text), Field(json_schema_extra={"pattern": r"\S"})]
+SEEN = r"[^\s\u001c-\u001f\u0085]"
+"""A character that is not blank: what Python calls white space is a little more than what JSON Schema does."""
+Text = Annotated[str, AfterValidator(_text), Field(json_schema_extra={"pattern": SEEN})]
 Threshold = Annotated[float, Field(allow_inf_nan=False)]
 Whole = Annotated[int, BeforeValidator(_whole)]
 
@@ -141,9 +143,14 @@ def _ways(classifier: Classifier) -> Iterator[dict[str, Any]]:
     ready = {name for name in POLICIES if name not in FITTED or (certified and certified.tensors_of(name))}
     for name, kind in POLICIES.items():
         if name in ready:
-            threshold = {"threshold": _between(*kind.range)} if issubclass(kind, Scored) else {}
-            fields = {"policy": {"const": name}, "depth": depth, "point": absent, **threshold}
-            yield {"properties": fields, "required": ["policy"]}
+            fields: dict[str, Any] = {"policy": {"const": name}, "depth": depth, "point": absent}
+            wanted = ["policy"]
+            if issubclass(kind, Scored):
+                fields["threshold"] = _between(*kind.range)
+                if not kind.range[0] <= classifier.config_.policy.threshold <= kind.range[1]:
+                    fields["threshold"] = fields["threshold"]["anyOf"][0]  # the model's own would be none for it
+                    wanted.append("threshold")
+            yield {"properties": fields, "required": wanted}
     if certified is not None and certified.dial is not None:
         point = {"type": "integer", "minimum": 0, "maximum": len(certified.dial.points) - 1}
         alone = dict.fromkeys(("policy", "threshold", "depth"), absent)
