@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -56,8 +58,6 @@ def test_damaged_runs_are_resumed_to_the_same_bits_or_refused(kills: Kills) -> N
 
 def test_a_crash_is_an_outcome_and_not_the_end() -> None:
     """The harness would notice."""
-    import os
-    import signal
 
     def attempt(number: int) -> tuple[str, str]:
         if number == 2:
