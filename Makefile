@@ -34,7 +34,7 @@ lint: $(READY)
 audit:
 	$(PYTHON) -m venv $(VENV)-audit
 	$(VENV)-audit/bin/python -m pip install --quiet --disable-pip-version-check pip-audit==2.10.1
-	$(VENV)-audit/bin/pip-audit --disable-pip --no-deps -r constraints.txt
+	$(VENV)-audit/bin/pip-audit --strict --disable-pip --no-deps -r constraints.txt
 
 hashes: $(READY)
 	$(BIN)/python -m pip install --quiet --dry-run --ignore-installed --report $(VENV)/report.json -c constraints.txt '.[$(EXTRAS)]'

@@ -35,6 +35,15 @@ class Whole:
     moments: list[str]  # the changes it made to files, each once
     seconds: float
 
+    @property
+    def parts(self) -> list[list[str]]:
+        """The moments before, while and after states are cached, or all: each part is as likely as the others."""
+        caching = [place for place, moment in enumerate(self.moments) if "/.states-" in moment]
+        if not caching:
+            return [self.moments]
+        first, last = caching[0], caching[-1] + 1
+        return [self.moments[:first], self.moments[first:last], self.moments[last:]]
+
 
 class Kills:
     """Runs of every strategy, killed again and again."""
@@ -60,7 +69,9 @@ class Kills:
         for _ in range(kills):
             by_time = bool(len(places) % 2)
             how: dict[str, Any] = {"kill_after": chance.uniform(0.05, 0.9) * whole.seconds}
-            ended = self._fit(strategy, out, **(how if by_time else {"kill_at": chance.choice(whole.moments)}))
+            ended = self._fit(
+                strategy, out, **(how if by_time else {"kill_at": chance.choice(chance.choice(whole.parts))})
+            )
             if ended.code == 0:
                 break  # it was quicker
             if ended.code != -signal.SIGKILL:

@@ -32,6 +32,7 @@ def disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", str(folder)], check=True)
 
 
+@pytest.mark.slow
 def test_a_run_on_a_disk_that_fills_up_goes_on_when_there_is_room(disk: Path, tmp_path: Path) -> None:
     small, runs = Small(tmp_path / "small"), Runs(tmp_path)
     given = {"recipe": "acl-multi-exit", "settings": small.settings["two-stage"], "backbone": str(small.backbone)}
