@@ -30,7 +30,7 @@ def begin(config: Config, labels: Labels, kind: type[MultiExitModel] = MultiExit
         labels.names,
         kind,
         exit_kind=config.exits.kind,
-        last_kind=config.exits.last,
+        last_kind="" if config.exits.last == "same" else config.exits.last,
         exit_size=config.exits.size,
         exit_heads=config.exits.heads,
         exit_temperature=config.exits.temperature,

@@ -27,7 +27,7 @@ from offramp.data.tokens import Tokens, warn_of_cuts
 from offramp.errors import ConfigError, DataError, ModelError, TrainingError, unknown_name
 from offramp.exits import checkpoint
 from offramp.exits.model import MultiExitConfig, MultiExitModel
-from offramp.growing import with_its_labels
+from offramp.growing import spelled, with_its_labels
 from offramp.optimise.coherence import check
 from offramp.optimise.journal import Watch
 from offramp.optimise.loop import Loop, Result
@@ -315,7 +315,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def evaluate(self, data: Table) -> Evaluation:
         """Scores under the policy, and of every exit on its own."""
         self._check_fitted()
-        truth = encode(self.labels_, data)
+        truth = self.truth(data)
         tokens = self._tokenise(data.examples)
         decision = self._run(tokens)
         return Evaluation.of(
@@ -329,6 +329,12 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             self.policy_in_force(),
         )
 
+    def truth(self, data: Table) -> list[int]:
+        """The class numbers of labelled texts; a classifier that grew exits also knows its labels by their numbers."""
+        self._check_fitted()
+        grown = self.config_.optimise.strategy == "grow"
+        return encode(self.labels_, spelled(data, self.labels_.names) if grown else data)
+
     def representations(self, data: Table, depth: int) -> tuple[torch.Tensor, torch.Tensor]:
         """What the exit at `depth` makes of labelled texts, (N, D), and its label embeddings, (C, D)."""
         tokens = self._tokenise(data.examples, warn=False)  # whoever asks has evaluated these texts
@@ -341,7 +347,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         The policy is the one in force where that has a threshold, else `confidence`.
         """
         name, make = self._swept(policy)
-        truth = encode(self.labels_, data)
+        truth = self.truth(data)
         tokens = self._tokenise(data.examples, warn=False)  # whoever asks has evaluated these texts
         return speed_curve(self.engine_, tokens, truth, name, make, self.certified_, self.batch_size)
 
@@ -362,7 +368,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         self._check_fitted()
         request = Request.of(max_drop, max_disagreement, confidence, budget_layers, policy)
-        truth = encode(self.labels_, data) if request.needs_labels else None
+        truth = self.truth(data) if request.needs_labels else None
         if self.seen_ is not None:
             check_unseen(self.seen_, data)
         tokens = self._tokenise(data.examples)
@@ -488,7 +494,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return export(Path(folder), model, self.tokenizer_, self.config_, int8, exits, measured, self.seen_)
 
     def _compare(self, data: Table, most: float | None) -> Comparison:
-        truth = encode(self.labels_, data)
+        truth = self.truth(data)
         if len(truth) != len(data.examples):
             raise DataError(f"Every text should have a label. Found {len(truth)} labels of {len(data.examples)} texts.")
         return Comparison(self.engine_, self._tokenise(data.examples), truth, self.batch_size, most)

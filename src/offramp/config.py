@@ -95,8 +95,8 @@ class ExitsConfig:
 
     kind: str = "mha"
     "`mha`, `linear`, `match`, `fusion`, `leam` or `lsan`."
-    last: str = ""
-    "The same for the last exit, where it differs. Empty: as the others."
+    last: str = "same"
+    "The last exit: the `same` as the others, or `mha`, `linear`, `match`, `fusion`, `leam` or `lsan`."
     size: int = 64
     "Width of an `mha` exit's representation (d_e), and of the inner layers of an `lsan` exit."
     heads: int = 4
@@ -305,7 +305,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "encoder.attention": ("sdpa", "eager"),
     "data.views": ("dropout", "feature-cutoff", "token-cutoff", "shuffle"),
     "exits.kind": ("linear", "mha", "match", "fusion", "leam", "lsan"),
-    "exits.last": ("", "linear", "mha", "match", "fusion", "leam", "lsan"),
+    "exits.last": ("same", "linear", "mha", "match", "fusion", "leam", "lsan"),
     "exits.labels": ("random", "names"),
     "objective.name": ("ce", "scl", "acl", "acl-cl", "icl", "lcl", "ler", "lacon", "infonce", "distill"),
     "objective.parts": ("icl", "lcl", "ler"),

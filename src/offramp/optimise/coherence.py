@@ -81,10 +81,11 @@ def _check_grow(config: Config) -> None:
     """Refuse what cannot be done below a classifier that stays as it is."""
     if config.optimise.strategy != "grow":
         return
-    if (config.exits.last or config.exits.kind) != "linear":
+    last = config.exits.kind if config.exits.last == "same" else config.exits.last
+    if last != "linear":
         raise ConfigError(
             "`exits.last` should be linear with the strategy grow: the last exit is the head of a Hugging Face "
-            f"classifier. Found `{config.exits.last or config.exits.kind}`."
+            f"classifier. Found `{last}`."
         )
     if config.stage2.objective == "acl-cl" and config.exits.kind != "linear":
         raise ConfigError(
