@@ -200,10 +200,10 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         with torch.random.fork_rng():
             torch.manual_seed(config.optimise.seed)
             model, tokenizer = begin(config, labels)
-            learn_tokens = tokenise(tokenizer, learn, labels, model.config.max_tokens)
-            held_tokens = tokenise(tokenizer, held, labels, model.config.max_tokens)
+            learn_tokens = tokenise(tokenizer, learn, labels, model.config)
+            held_tokens = tokenise(tokenizer, held, labels, model.config)
             cuts = learn_tokens.truncated + held_tokens.truncated
-            warn_of_cuts(cuts, len(learn) + len(held), model.config.max_tokens)
+            warn_of_cuts(cuts, len(learn) + len(held), model.config.max_tokens * model.config.windows)
             if folder:
                 anew = overwrite and not resume
                 if anew:
@@ -270,6 +270,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.labels_ = Labels(tuple(made_of.labels))
         self.classes_ = np.array(self.labels_.names)
         self.max_tokens_ = made_of.max_tokens
+        self.windows_: dict[str, Any] = {"windows": made_of.windows, "overlap": made_of.overlap}
         self.certified_: Certified | None = None
         self.seen_ = None
 
@@ -310,7 +311,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 yield from self._answers(tokens)
         finally:
             if cuts:
-                warn_of_cuts(cuts, texts, self.max_tokens_)
+                warn_of_cuts(cuts, texts, self.max_tokens_ * self.windows_["windows"])
 
     def evaluate(self, data: Table) -> Evaluation:
         """Scores under the policy, and of every exit on its own."""
@@ -454,7 +455,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _tokenise(self, X: Any, warn: bool = True) -> Tokens:
         self._check_fitted()
-        return Tokens.of(self.tokenizer_, as_examples(X), self.max_tokens_, warn=warn)
+        return Tokens.of(self.tokenizer_, as_examples(X), self.max_tokens_, warn=warn, **self.windows_)
 
     def _check_fitted(self) -> None:
         if not hasattr(self, "engine_"):

@@ -33,6 +33,10 @@ class DataConfig:
     "Column that holds the label."
     max_length: int = 256
     "Tokens a text is cut to, special tokens included; never more than the backbone takes."
+    windows: int = 1
+    "Windows of `max_length` tokens in which a longer text is read; what is beyond them is cut."
+    overlap: int = 0
+    "Tokens of a window that the next one reads again."
     cap: int = 0
     "At most this many training texts, drawn so that the shares of the labels stay. 0: all."
     class_cap: int = 0
@@ -344,6 +348,8 @@ CHOICES: dict[str, tuple[str, ...]] = {
 
 RANGES: dict[str, tuple[float, float]] = {
     "data.max_length": (4, 1e6),
+    "data.windows": (1, 1e4),
+    "data.overlap": (0, 1e6),
     "data.cap": (0, 1e12),
     "data.class_cap": (0, 1e12),
     "data.validation": (0.0, 0.9),

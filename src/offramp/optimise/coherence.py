@@ -56,6 +56,10 @@ def check(config: Config) -> None:
             )
     _check_compress(config)
     _check_grow(config)
+    if config.data.windows > 1 and config.compress.method != "none":
+        raise ConfigError(
+            f"`data.windows` should be 1 with `compress.method` {config.compress.method}. Found {config.data.windows}."
+        )
     aggregator(config.alignment.aggregator)  # says which extra is missing
     for tracker in settings.track:
         check_installed(tracker)
