@@ -30,7 +30,7 @@ def begin(config: Config, labels: Labels, kind: type[MultiExitModel] = MultiExit
         labels.names,
         kind,
         exit_kind=config.exits.kind,
-        last_kind=config.exits.last,
+        last_kind="" if config.exits.last == "same" else config.exits.last,
         exit_size=config.exits.size,
         exit_heads=config.exits.heads,
         exit_temperature=config.exits.temperature,
@@ -46,6 +46,8 @@ def begin(config: Config, labels: Labels, kind: type[MultiExitModel] = MultiExit
     check_static(config, model)
     check_width(config, model.representation_width)
     model.config.max_tokens = token_limit(model, tokenizer, config.data.max_length)
+    model.config.windows, model.config.overlap = config.data.windows, config.data.overlap
+    model.read_windows(model.config.max_tokens if config.data.windows > 1 else 0)
     if config.exits.labels == "names" and not config.compress.teacher:
         begin_from_names(model, label_texts(tokenizer, labels, model.config.max_tokens))
     return model, tokenizer

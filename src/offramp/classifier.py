@@ -28,7 +28,7 @@ from offramp.data.tokens import Tokens, warn_of_cuts
 from offramp.errors import ConfigError, DataError, ModelError, NotFinite, TrainingError, unknown_name
 from offramp.exits import checkpoint
 from offramp.exits.model import MultiExitConfig, MultiExitModel
-from offramp.growing import with_its_labels
+from offramp.growing import spelled, with_its_labels
 from offramp.lock import held
 from offramp.optimise import processes
 from offramp.optimise.coherence import check
@@ -228,10 +228,10 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         with torch.random.fork_rng():
             torch.manual_seed(config.optimise.seed)
             model, tokenizer = begin(config, labels)
-            learn_tokens = tokenise(tokenizer, learn, labels, model.config.max_tokens)
-            held_tokens = tokenise(tokenizer, held, labels, model.config.max_tokens)
+            learn_tokens = tokenise(tokenizer, learn, labels, model.config)
+            held_tokens = tokenise(tokenizer, held, labels, model.config)
             cuts = learn_tokens.truncated + held_tokens.truncated
-            warn_of_cuts(cuts, len(learn) + len(held), model.config.max_tokens)
+            warn_of_cuts(cuts, len(learn) + len(held), model.config.max_tokens * model.config.windows)
             if folder:
                 anew = overwrite and not resume
                 if anew:
@@ -296,6 +296,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.labels_ = Labels(tuple(made_of.labels))
         self.classes_ = np.array(self.labels_.names)
         self.max_tokens_ = made_of.max_tokens
+        self.windows_: dict[str, Any] = {"windows": made_of.windows, "overlap": made_of.overlap}
         self.certified_: Certified | None = None
         self.seen_ = None
 
@@ -336,12 +337,12 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 yield from self._answers(tokens)
         finally:
             if cuts:
-                warn_of_cuts(cuts, texts, self.max_tokens_)
+                warn_of_cuts(cuts, texts, self.max_tokens_ * self.windows_["windows"])
 
     def evaluate(self, data: Table) -> Evaluation:
         """Scores under the policy, and of every exit on its own."""
         self._check_fitted()
-        truth = encode(self.labels_, data)
+        truth = self.truth(data)
         tokens = self._tokenise(data.examples)
         decision = self._run(tokens)
         return Evaluation.of(
@@ -355,6 +356,12 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             self.policy_in_force(),
         )
 
+    def truth(self, data: Table) -> list[int]:
+        """The class numbers of labelled texts; a classifier that grew exits also knows its labels by their numbers."""
+        self._check_fitted()
+        grown = self.config_.optimise.strategy == "grow"
+        return encode(self.labels_, spelled(data, self.labels_.names) if grown else data)
+
     def representations(self, data: Table, depth: int) -> tuple[torch.Tensor, torch.Tensor]:
         """What the exit at `depth` makes of labelled texts, (N, D), and its label embeddings, (C, D)."""
         tokens = self._tokenise(data.examples, warn=False)  # whoever asks has evaluated these texts
@@ -367,7 +374,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         The policy is the one in force where that has a threshold, else `confidence`.
         """
         name, make = self._swept(policy)
-        truth = encode(self.labels_, data)
+        truth = self.truth(data)
         tokens = self._tokenise(data.examples, warn=False)  # whoever asks has evaluated these texts
         return speed_curve(self.engine_, tokens, truth, name, make, self.certified_, self.batch_size)
 
@@ -388,7 +395,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         self._check_fitted()
         request = Request.of(max_drop, max_disagreement, confidence, budget_layers, policy)
-        truth = encode(self.labels_, data) if request.needs_labels else None
+        truth = self.truth(data) if request.needs_labels else None
         if self.seen_ is not None:
             check_unseen(self.seen_, data)
         tokens = self._tokenise(data.examples)
@@ -475,7 +482,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _tokenise(self, X: Any, warn: bool = True) -> Tokens:
         self._check_fitted()
-        return Tokens.of(self.tokenizer_, as_examples(X), self.max_tokens_, warn=warn)
+        return Tokens.of(self.tokenizer_, as_examples(X), self.max_tokens_, warn=warn, **self.windows_)
 
     def _check_fitted(self) -> None:
         if not hasattr(self, "engine_"):
@@ -515,7 +522,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return export(Path(folder), model, self.tokenizer_, self.config_, int8, exits, measured, self.seen_)
 
     def _compare(self, data: Table, most: float | None) -> Comparison:
-        truth = encode(self.labels_, data)
+        truth = self.truth(data)
         if len(truth) != len(data.examples):
             raise DataError(f"Every text should have a label. Found {len(truth)} labels of {len(data.examples)} texts.")
         return Comparison(self.engine_, self._tokenise(data.examples), truth, self.batch_size, most)

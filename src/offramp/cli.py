@@ -520,7 +520,7 @@ def _map(classifier: Classifier, data: Table, depth: int | None) -> ExitMap | No
     chosen = depth or chosen_depth(list(trained))
     vectors, anchors = classifier.representations(data, chosen)
     names = [str(name) for name in classifier.labels_.names]
-    return lay_out(chosen, vectors.numpy(), anchors.numpy(), classifier.labels_.encode(data.labels), names)
+    return lay_out(chosen, vectors.numpy(), anchors.numpy(), classifier.truth(data), names)
 
 
 def _print_evaluation(evaluation: Evaluation) -> None:

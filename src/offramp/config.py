@@ -33,6 +33,10 @@ class DataConfig:
     "Column that holds the label."
     max_length: int = 256
     "Tokens a text is cut to, special tokens included; never more than the backbone takes."
+    windows: int = 1
+    "Windows of `max_length` tokens in which a longer text is read; what is beyond them is cut."
+    overlap: int = 0
+    "Tokens of a window that the next one reads again."
     cap: int = 0
     "At most this many training texts, drawn so that the shares of the labels stay. 0: all."
     class_cap: int = 0
@@ -95,8 +99,8 @@ class ExitsConfig:
 
     kind: str = "mha"
     "`mha`, `linear`, `match`, `fusion`, `leam` or `lsan`."
-    last: str = ""
-    "The same for the last exit, where it differs. Empty: as the others."
+    last: str = "same"
+    "The last exit: the `same` as the others, or `mha`, `linear`, `match`, `fusion`, `leam` or `lsan`."
     size: int = 64
     "Width of an `mha` exit's representation (d_e), and of the inner layers of an `lsan` exit."
     heads: int = 4
@@ -305,7 +309,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "encoder.attention": ("sdpa", "eager"),
     "data.views": ("dropout", "feature-cutoff", "token-cutoff", "shuffle"),
     "exits.kind": ("linear", "mha", "match", "fusion", "leam", "lsan"),
-    "exits.last": ("", "linear", "mha", "match", "fusion", "leam", "lsan"),
+    "exits.last": ("same", "linear", "mha", "match", "fusion", "leam", "lsan"),
     "exits.labels": ("random", "names"),
     "objective.name": ("ce", "scl", "acl", "acl-cl", "icl", "lcl", "ler", "lacon", "infonce", "distill"),
     "objective.parts": ("icl", "lcl", "ler"),
@@ -344,6 +348,8 @@ CHOICES: dict[str, tuple[str, ...]] = {
 
 RANGES: dict[str, tuple[float, float]] = {
     "data.max_length": (4, 1e6),
+    "data.windows": (1, 1e4),
+    "data.overlap": (0, 1e6),
     "data.cap": (0, 1e12),
     "data.class_cap": (0, 1e12),
     "data.validation": (0.0, 0.9),

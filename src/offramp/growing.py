@@ -16,11 +16,11 @@ def with_its_labels(
 ) -> tuple[Table, Table | None, tuple[Label, ...]]:
     """Tables whose labels are spelled as the classifier spells them, and all of its labels."""
     names = classifier_labels(config.encoder.backbone, config.encoder.revision)
-    return _spelled(train, names), None if validation is None else _spelled(validation, names), names
+    return spelled(train, names), None if validation is None else spelled(validation, names), names
 
 
-def _spelled(table: Table, names: tuple[Label, ...]) -> Table:
-    """A label may be one of the names, or the number of a class."""
+def spelled(table: Table, names: tuple[Label, ...]) -> Table:
+    """The table with labels as in `names`, where each may stand as the name or as the number of its class."""
     by_name = {str(name): name for name in names}
     by_number = {str(number): name for number, name in enumerate(names)}
     known = by_name if {str(label) for label in table.labels} <= by_name.keys() else by_number

@@ -21,7 +21,7 @@ from offramp.data.sources import Table, read
 from offramp.data.splits import LACON_SHARE, as_many_again, scl_split
 from offramp.data.tokens import Tokens, limit
 from offramp.errors import ConfigError, DataError
-from offramp.exits.model import MultiExitModel
+from offramp.exits.model import MultiExitConfig, MultiExitModel
 from offramp.objectives import objective
 from offramp.objectives.base import Term
 from offramp.objectives.softened import Softened
@@ -161,10 +161,11 @@ def encode(labels: Labels, data: Table) -> list[int]:
     return labels.encode(data.labels, data.where)
 
 
-def tokenise(tokenizer: Any, examples: list[Example], labels: Labels, most: int) -> Tokens:
+def tokenise(tokenizer: Any, examples: list[Example], labels: Labels, made_of: MultiExitConfig) -> Tokens:
     """Labelled texts as tokens."""
     numbers = labels.encode(e.label for e in examples if e.label is not None)
-    return Tokens.of(tokenizer, examples, most, numbers, warn=False)
+    most, windows, overlap = made_of.max_tokens, made_of.windows, made_of.overlap
+    return Tokens.of(tokenizer, examples, most, numbers, warn=False, windows=windows, overlap=overlap)
 
 
 def label_texts(tokenizer: Any, labels: Labels, most: int) -> Batch:

@@ -223,18 +223,21 @@ def test_a_folder_of_sentence_transformers_is_a_backbone(
 @pytest.mark.slow
 def test_a_fine_tuned_minilm_grows_exits_that_are_certified_on_trec(real_data: Path, tmp_path: Path) -> None:
     table = read(real_data / "trec6" / "train.parquet")
-    names = sorted({str(label) for label in table.labels})
+    names = json.loads((real_data / "trec6" / "labels.json").read_text())  # the labels of the data are numbers
     place = locate("minilm-l6").name
     tokenizer = AutoTokenizer.from_pretrained(place)
     torch.manual_seed(0)
     theirs = AutoModelForSequenceClassification.from_pretrained(place, num_labels=6, id2label=dict(enumerate(names)))
-    learn, held = table.keep(range(1000)), table.keep(range(1000, 2200))
+    learn = table.keep(range(1000))
+    known = {" ".join(example.text.lower().split()) for example in learn.examples}
+    others = [row for row in range(1000, 2300) if " ".join(table.examples[row].text.lower().split()) not in known]
+    held = table.keep(others)
     optimizer, rows = torch.optim.AdamW(theirs.parameters(), lr=2e-4), torch.randperm(1000)
     theirs.train()
     for part in torch.cat([rows, rows]).split(32):
         batch = [learn.examples[int(row)] for row in part]
         inputs = tokenizer([e.text for e in batch], padding=True, truncation=True, max_length=64, return_tensors="pt")
-        theirs(**inputs, labels=torch.tensor([names.index(str(e.label)) for e in batch])).loss.backward()
+        theirs(**inputs, labels=torch.tensor([int(e.label) for e in batch])).loss.backward()
         optimizer.step()
         optimizer.zero_grad()
     theirs.save_pretrained(tmp_path / "plain")
@@ -250,13 +253,11 @@ def test_a_fine_tuned_minilm_grows_exits_that_are_certified_on_trec(real_data: P
     found = torch.log(torch.tensor(grown.predict_proba(texts)))
     torch.testing.assert_close(found, torch.log_softmax(wanted, dim=1), atol=1e-4, rtol=0)
     assert grown.predict(texts).tolist() == [names[k] for k in wanted.argmax(dim=1).tolist()]
-    full = grown.score([e.text for e in held.examples], held.labels)
-    assert full > 0.7
-
     grown.set_params(policy=None)
     certificate = grown.calibrate(held, max_drop=0.05)
     assert certificate.certified
     test = read(real_data / "trec6" / "test.parquet")
     evaluation = grown.evaluate(test)
+    assert evaluation.by_exit[-1].accuracy > 0.7
     assert evaluation.mean_depth < 5.0  # of 6 layers
     assert evaluation.accuracy > evaluation.by_exit[-1].accuracy - 0.05

@@ -45,7 +45,7 @@ def test_a_recipe_learns_300_questions_far_beyond_the_majority_class(
     assert [exit["depth"] for exit in found["by_exit"] if exit["trained"]] == wanted
 
 
-@pytest.mark.parametrize("recipe", EVERY)
+@pytest.mark.parametrize("recipe", [each for each in EVERY if each.values != ("acl-long",)])  # windows of single texts
 def test_a_recipe_runs_on_300_pairs(offramp: Run, real_data: Path, tmp_path: Path, recipe: str) -> None:
     quick = ["--set", "data.cap=300", "--set", "optimise.epochs=1", "--set", "data.max_length=32"]
     data = real_data / "rte" / "train.parquet"

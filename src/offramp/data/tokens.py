@@ -53,6 +53,8 @@ class Tokens:
         max_length: int,
         labels: Sequence[int] | Integers | None = None,
         warn: bool = True,
+        windows: int = 1,
+        overlap: int = 0,
     ) -> Tokens:
         """Tokenise texts or pairs, cut to `max_length` tokens, special tokens included; one warning counts the cuts.
 
@@ -60,8 +62,13 @@ class Tokens:
 
         The end of a text is cut; of a pair, the longer text first. The cut happens here, because a fast tokenizer
         that truncates also builds everything it cuts off: for pairs that grows with the square of the length.
+
+        With several `windows`, a longer text becomes so many of them at most, each of `max_length` tokens with special
+        tokens of its own, one after the other in one row; `overlap` tokens of each stand again in the next.
         """
         paired = _paired(examples)
+        if paired and windows > 1:
+            raise DataError("Texts that are read in windows should be single texts. Found pairs: set data.windows=1.")
         if tokenizer.pad_token_id is None:
             raise ModelError("The tokenizer should have a padding token. Found none. Set its `pad_token`.")
         if labels is not None and len(labels) != len(examples):
@@ -91,8 +98,13 @@ class Tokens:
             rows, row_types = encoded["input_ids"], encoded["token_type_ids"] if typed else []
             for place, row in enumerate(rows):
                 if len(row) > max_length:
-                    truncated += 1
-                    kept = _kept(np.asarray(encoded["special_tokens_mask"][place]), max_length)
+                    special = np.asarray(encoded["special_tokens_mask"][place])
+                    if windows > 1:
+                        kept, whole = in_windows(special, max_length, windows, overlap)
+                        truncated += not whole
+                    else:
+                        kept = np.flatnonzero(_kept(special, max_length))
+                        truncated += 1
                     rows[place] = np.asarray(row)[kept].tolist()
                     if typed:
                         row_types[place] = np.asarray(row_types[place])[kept].tolist()
@@ -169,6 +181,31 @@ def limit(tokenizer: PreTrainedTokenizerBase, config_max_positions: int | None, 
     """
     backbone = wanted if config_max_positions is None else config_max_positions
     return int(min(wanted, backbone, tokenizer.model_max_length))  # a tokenizer without a limit says 1e30
+
+
+def in_windows(
+    special: npt.NDArray[np.int64], max_length: int, windows: int, overlap: int = 0
+) -> tuple[Integers, bool]:
+    """The places of a text's tokens, window after window, and whether all of them found one.
+
+    >>> in_windows(np.array([1, 0, 0, 0, 0, 0, 1]), max_length=4, windows=3)[0].tolist()
+    [0, 1, 2, 6, 0, 3, 4, 6, 0, 5, 6]
+    """
+    ordinary = np.flatnonzero(special == 0)  # special tokens stand around them
+    before, after = np.arange(ordinary[0]), np.arange(ordinary[-1] + 1, len(special))
+    size = max_length - len(before) - len(after)
+    if overlap >= size:
+        raise ConfigError(
+            f"`data.overlap` should be below {size}, the tokens of a text that a window holds. Found {overlap}."
+        )
+    places: list[Integers] = []
+    for start in range(0, len(ordinary), size - overlap):
+        part = ordinary[start : start + size]
+        places += [before, part, after]
+        whole = start + size >= len(ordinary)
+        if whole or len(places) == 3 * windows:
+            break
+    return np.concatenate(places), whole
 
 
 def _weights(examples: Sequence[Example]) -> Floats | None:

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
+from offramp.encoder.windows import first_tokens
 from offramp.types import ExitOutput
 
 
 class Exit(nn.Module):
     """The classifier at a depth: states and mask in, an `ExitOutput` out.
 
-    Only the tokens of a text take part in its answer: neither the padding nor the other texts of the batch.
+    Only the tokens of a text take part in its answer: neither the padding nor the other texts of the batch. A text of
+    several windows is read as a whole.
     """
+
+    window: int = 0  # tokens of a window of a long text; 0: texts have one
+
+    def first(self, states: Tensor, mask: Tensor) -> Tensor:
+        """The first token's state, or the mean of those of all windows: (B, T, H) and (B, T) to (B, H)."""
+        return first_tokens(states, mask, self.window)
 
     @property
     def label_parameter(self) -> Tensor:

@@ -32,7 +32,7 @@ class LinearExit(Exit):
 
     def forward(self, states: Tensor, mask: Tensor) -> ExitOutput:
         """(B, T, H) and (B, T) to the exit's output."""
-        first = states[:, 0]  # (B, H)
+        first = self.first(states, mask)  # (B, H)
         pooled = first if self.pool is None else self.activation(self.pool(first))
         representation = self.dropout(pooled)  # (B, H)
         return ExitOutput(representation, self.classifier(representation), self.classifier.weight)

@@ -45,6 +45,6 @@ class MatchExit(Exit):
 
     def forward(self, states: Tensor, mask: Tensor) -> ExitOutput:
         """(B, T, H) and (B, T) to the exit's output."""
-        representation = self.projection(self.dropout(states[:, 0]))  # (B, H)
+        representation = self.projection(self.dropout(self.first(states, mask)))  # (B, H)
         logits = cosine(representation, self.labels.weight) / self.temperature  # (B, C)
         return ExitOutput(representation, logits, self.labels.weight)

@@ -36,9 +36,8 @@ class MhaExit(Exit):
     def forward(self, states: Tensor, mask: Tensor) -> ExitOutput:
         """(B, T, H) and (B, T) to the exit's output."""
         narrow = torch.tanh(self.down(self.dropout(states)))  # (B, T, D)
+        query = self.first(narrow, mask)[:, None] if self.window else narrow[:, :1]  # (B, 1, D)
         # Here True means "ignore", the opposite of Hugging Face's mask.
-        attended, _ = self.attention(
-            narrow[:, :1], narrow, narrow, key_padding_mask=mask == 0, need_weights=False
-        )  # (B, 1, D)
+        attended, _ = self.attention(query, narrow, narrow, key_padding_mask=mask == 0, need_weights=False)  # (B, 1, D)
         representation = torch.tanh(attended[:, 0])  # (B, D)
         return ExitOutput(representation, self.classifier(representation), self.classifier.weight)

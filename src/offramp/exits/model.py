@@ -48,6 +48,8 @@ class MultiExitConfig(PreTrainedConfig):
         layer_heads: Sequence[int] = (),
         trained_exits: Sequence[int] = (),
         max_tokens: int = 256,
+        windows: int = 1,
+        overlap: int = 0,
         **kwargs: Any,
     ) -> None:
         self.backbone = backbone or {}
@@ -61,7 +63,9 @@ class MultiExitConfig(PreTrainedConfig):
         self.exit_dropout = exit_dropout
         self.layer_heads = list(layer_heads)  # of each layer, where some were removed; empty: all are there
         self.trained_exits = list(trained_exits)
-        self.max_tokens = max_tokens
+        self.max_tokens = max_tokens  # of a text, or of each of its windows
+        self.windows = windows
+        self.overlap = overlap
         kwargs.setdefault("architectures", ["MultiExitModel"])
         if self.labels:
             kwargs["id2label"] = {index: str(label) for index, label in enumerate(self.labels)}
@@ -103,6 +107,7 @@ class MultiExitModel(PreTrainedModel):
         self.encoder = Encoder(backbone)
         kinds = [config.exit_kind] * (self.encoder.depth - 1) + [config.last_kind]
         self.exits = nn.ModuleList([EXITS[name](config, backbone.config) for name in kinds])
+        self.read_windows(config.max_tokens if config.windows > 1 else 0)
         # `from_pretrained` makes a model without values and fills it from the file.
         self._drawn = not any(parameter.is_meta for parameter in self.exits.parameters())
         self.post_init()  # type: ignore[no-untyped-call]
@@ -115,6 +120,12 @@ class MultiExitModel(PreTrainedModel):
         reset = getattr(module, "reset_parameters", None) or getattr(module, "_reset_parameters", None)
         if reset is not None and not self._drawn:
             reset()
+
+    def read_windows(self, tokens: int) -> None:
+        """Read long texts in windows of so many tokens; 0: no text is longer than the backbone takes."""
+        self.encoder.window = tokens
+        for exit in self.exits:
+            cast(Exit, exit).window = tokens
 
     @property
     def depth(self) -> int:

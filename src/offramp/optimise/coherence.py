@@ -56,6 +56,10 @@ def check(config: Config) -> None:
             )
     _check_compress(config)
     _check_grow(config)
+    if config.data.windows > 1 and config.compress.method != "none":
+        raise ConfigError(
+            f"`data.windows` should be 1 with `compress.method` {config.compress.method}. Found {config.data.windows}."
+        )
     aggregator(config.alignment.aggregator)  # says which extra is missing
     for tracker in settings.track:
         check_installed(tracker)
@@ -81,10 +85,11 @@ def _check_grow(config: Config) -> None:
     """Refuse what cannot be done below a classifier that stays as it is."""
     if config.optimise.strategy != "grow":
         return
-    if (config.exits.last or config.exits.kind) != "linear":
+    last = config.exits.kind if config.exits.last == "same" else config.exits.last
+    if last != "linear":
         raise ConfigError(
             "`exits.last` should be linear with the strategy grow: the last exit is the head of a Hugging Face "
-            f"classifier. Found `{config.exits.last or config.exits.kind}`."
+            f"classifier. Found `{last}`."
         )
     if config.stage2.objective == "acl-cl" and config.exits.kind != "linear":
         raise ConfigError(

@@ -67,6 +67,8 @@ def export(
     seen: Tensor | None = None,
 ) -> dict[str, float | int]:
     """Write a model as segments, with all that loading it takes, into a folder that holds nothing else."""
+    if model.config.windows > 1:
+        raise ModelError("An exported model should read texts in one window. Found a model that reads them in several.")
     try:
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             found = "It holds files" if folder.is_dir() else "Found a file"

@@ -46,6 +46,7 @@ class TorchEngine:
         # The last three change what an exit says of the same weights.
         facts = [config.labels, config.max_tokens, config.trained_exits, config.exit_kind]
         facts += [config.exit_heads, config.exit_temperature, config.exit_window]
+        facts += [] if config.windows == 1 else [config.windows, config.overlap]
         facts += [] if config.last_kind == config.exit_kind else [config.last_kind]
         found = hashlib.sha256(json.dumps(facts).encode())
         for name, tensor in self.model.state_dict().items():

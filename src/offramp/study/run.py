@@ -135,7 +135,7 @@ def _angles(classifier: Classifier, texts: Texts, history: History, run: Run) ->
     if run.probe is not None:
         labels, learn, _ = texts.divided
         config = _contrasting(run.config, run.probe.objective)
-        tokens = tokenise(classifier.tokenizer_, learn, labels, classifier.max_tokens_)
+        tokens = tokenise(classifier.tokenizer_, learn, labels, classifier.model_.config)
         batch = config.optimise.contrast_batch or config.optimise.batch_size
         contrast = first_objective(config, labels, learn)
         views = Views(config.data.views, config.data.cutoff) if contrast.views > 1 else None
