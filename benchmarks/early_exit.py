@@ -9,8 +9,14 @@ that a slow moment of the machine meets all of them.
     onnx, onnx int8       onnxruntime at full depth, the same batches, a core each
     first 3               the model cut after 3 layers, in onnxruntime; then cut after each layer, beside the best
     one by one            patience, one text at a time, as PABEE does it
-    ours ...              early exit, thresholds for a loss of at most a point at even odds, per engine
-    certified             the same with the default confidence of 95 %, in the fastest of these engines
+    ours ...              early exit for a loss of about half a point, per engine
+    certified ...         early exit with the default certificate: at most a point, with 95 % confidence
+
+A certificate counts the texts that an early exit answers worse, not those that it answers better, and is right in 95
+of 100 draws of the calibration texts: it loses far less than a point. `ours` takes the boldest thresholds that as
+likely as not harm at most 2 texts of 100 and with which the calibration texts lose at most half a point, better answers
+counted. The half point alone is not enough to go by: SST-2 has few texts to calibrate on, and bolder thresholds that
+keep it there lose more than a point on the test texts.
 """
 
 from __future__ import annotations
@@ -35,9 +41,10 @@ from offramp.types import Example
 ROOT = Path(__file__).resolve().parent
 ROUNDS, TIMED, ALONE = 3, 1000, 100
 """Rounds, texts of a round, texts that are timed alone; accuracy is that of all texts."""
-DROP = 0.01
-EVEN, SURE = 0.5, 0.95
-"""Confidence: of thresholds that lose a point as likely as not, and of a certificate."""
+HARMS, EVEN, HALF = (0.02, 0.015, 0.01), 0.5, 0.005
+"""Of `ours`: shares of texts that may be harmed, boldest first; the confidence; the accuracy that may be lost."""
+DROP, SURE = 0.01, 0.95
+"""Of a certificate."""
 
 Answer = Callable[[Sequence[str]], list[str]]
 
@@ -138,8 +145,8 @@ def _plain(example: Example) -> str:
 def _methods(home: Path, folder: Path, calibration: Table) -> dict[str, Method]:
     """Every way to answer texts, by name."""
     full = Classifier.load(home, policy="never", batch_size=32)
-    ours, exits = _calibrated(home, calibration, EVEN)
-    sure, more = _calibrated(home, calibration, SURE)
+    ours, exits = _bold(home, calibration)
+    sure, more = _calibrated(home, calibration, DROP, SURE)
     methods = {
         "pipeline, 1": Method(_pipeline(home, 1)),
         "pipeline, 32": Method(_pipeline(home, 32)),
@@ -155,18 +162,30 @@ def _methods(home: Path, folder: Path, calibration: Table) -> dict[str, Method]:
         methods[precision] = Method(_classifier(Classifier.load(whole, policy="never", batch_size=32)))
         half = Classifier.load(cut, depth=full.engine_.depth // 2, batch_size=32)
         methods[f"first 3, {precision}"] = Method(_classifier(half))
-        for way, confidence, wanted in (("ours", EVEN, exits), ("certified", SURE, more)):
+        for way, wanted in (("ours", exits), ("certified", more)):
             parts = folder / f"{way}-{int8}"
             full.export(parts, int8, wanted)
-            early = _calibrated(parts, calibration, confidence)[0]
+            bold = way == "ours"
+            early = (_bold(parts, calibration) if bold else _calibrated(parts, calibration, DROP, SURE))[0]
             methods[f"{way}, {precision}"] = Method(_classifier(early), early)
     return methods
 
 
-def _calibrated(home: Path, calibration: Table, confidence: float) -> tuple[Classifier, list[int]]:
+def _bold(home: Path, calibration: Table) -> tuple[Classifier, list[int]]:
+    """The boldest thresholds with which the calibration texts lose at most half a point, and the exits they read."""
+    full = Classifier.load(home, certificate=False, policy="never", batch_size=32)
+    whole = full.evaluate(calibration).accuracy
+    for harm in HARMS:
+        found = _calibrated(home, calibration, harm, EVEN)
+        if whole - found[0].evaluate(calibration).accuracy <= HALF:
+            break
+    return found
+
+
+def _calibrated(home: Path, calibration: Table, drop: float, confidence: float) -> tuple[Classifier, list[int]]:
     """A classifier whose texts leave early, and the exits it reads."""
     classifier = Classifier.load(home, batch_size=32)
-    found = classifier.calibrate(calibration, max_drop=DROP, confidence=confidence)
+    found = classifier.calibrate(calibration, max_drop=drop, confidence=confidence)
     return classifier, [*found.exits, classifier.engine_.depth]
 
 

@@ -61,7 +61,7 @@ def _share(task: Task, name: str, pooled: Pooled, truth: np.ndarray) -> Ratio:
         early = np.array([answers[depth][row] for row, depth in enumerate(left.tolist())])
         risks.append(float(((answers[last] == truth) & (early != truth)).mean()))
         layers.append(float(left.float().mean()))
-    most = binom.ppf(0.999, SPLITS, 1 - CONFIDENCE) / SPLITS
+    most = float(binom.ppf(0.999, SPLITS, 1 - CONFIDENCE)) / SPLITS
     broken = sum(risk > DROP for risk in risks) / SPLITS
     detail = {
         "pool": float(len(truth)),

@@ -28,6 +28,7 @@ from offramp.errors import ConfigError, DataError, ModelError, TrainingError, un
 from offramp.exits import checkpoint
 from offramp.exits.label_names import begin_from_names
 from offramp.exits.model import MultiExitConfig, MultiExitModel, build
+from offramp.optimise import processes
 from offramp.optimise.coherence import check, check_width
 from offramp.optimise.journal import Watch
 from offramp.optimise.loop import Loop, Result
@@ -143,19 +144,27 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Fine-tune on tables.
 
         With a folder, the model is saved there, checkpoints go into its `training`, and a run that was stopped can be
-        resumed; nothing is written before the data and the backbone have been read.
+        resumed; nothing is written before the data and the backbone have been read. Where processes train together
+        (`torchrun`), only the first needs the folder.
         """
         config = self.config()
         check(config)
         _check_policy(config)
         labels, learn, held = divide(train, validation, config)
+        if processes.count() > 1:
+            processes.begin()
+            # The first process writes and tells.
+            folder, watch = (folder, watch) if processes.rank() == 0 else (None, None)
         if folder:
             refuse(folder)
             checkpoint.vacant(folder, resume, overwrite)
+        ended = None
         if folder and resume and checkpoint.is_model(folder):
             ended = self._resume_finished(folder, config, learn, held)
-            if ended is not None:
-                return ended
+        if processes.count() > 1:
+            ended = processes.of_first(ended)
+        if ended is not None:
+            return ended
         tokenizer = load_tokenizer(config.encoder.backbone, config.encoder.revision)
         with torch.random.fork_rng():
             torch.manual_seed(config.optimise.seed)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import sys
 import warnings
+from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
@@ -374,20 +375,30 @@ def _train(
     from offramp.data.sources import read
     from offramp.data.tokens import TruncationWarning
     from offramp.exits import checkpoint
+    from offramp.optimise import processes
     from offramp.progress import ProgressBar
 
-    checkpoint.vacant(out, resume, overwrite)
+    first = processes.rank() == 0
+    if first:
+        checkpoint.vacant(out, resume, overwrite)
+    else:
+        warnings.simplefilter("ignore")  # the first process warns
     columns: dict[str, Any] = {"text": config.data.text, "label": config.data.label}
     train_table = read(data, **columns)
     validation_table = read(validation, **columns) if validation else None
     classifier = Classifier(recipe, backbone, [*settings, *extra], seed)
     before = resume and checkpoint.is_model(out)
     try:
-        with ProgressBar(_console()) as bar:
+        with ProgressBar(_console()) if first else nullcontext() as bar:
             result = classifier.fit_table(train_table, validation_table, out, resume, overwrite, bar)
     except Interrupted as error:
-        _say("Stopped. The run goes on from here with --resume.")
+        if first:
+            _say("Stopped. The run goes on from here with --resume.")
         raise typer.Exit(128 + error.signal) from error
+    finally:
+        processes.end()
+    if not first:
+        raise typer.Exit
     if before:
         _say(f"The model in `{out}` was finished before: nothing was trained.")
     with warnings.catch_warnings():

@@ -19,6 +19,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from offramp.optimise import processes
+
 Gradients = Sequence[Tensor | None]
 Aggregator = Callable[[Tensor], tuple[float, float]]
 """The two gradients' dot products with each other, (2, 2), to the weights with which they make the step."""
@@ -50,16 +52,24 @@ def align(
     auxiliary_weight: float,
     rule: Rule,
     groups: Sequence[str] = (),
+    apart: int = 0,
 ) -> tuple[list[Tensor | None], Angle]:
     """The gradient to step with, and the angle that decided it.
 
     Both lists run over the same tensors; None is a tensor the term does not reach. A sparse gradient is
-    an embedding's, whose rows are those of the batch for both terms. `groups` names each tensor's group.
+    an embedding's, whose rows are those of the batch for both terms. `groups` names each tensor's group. The last
+    `apart` tensors are of one group and hold this process's texts only: others have theirs.
     """
     rows_main, rows_auxiliary = [_rows(g) for g in main], [_rows(g) for g in auxiliary]
     products = torch.stack(  # (3, tensors)
         [_dots(rows_main, rows_auxiliary), _dots(rows_main, rows_main), _dots(rows_auxiliary, rows_auxiliary)]
     ).cpu()
+    if apart:
+        # Each process's loss reads every text, so that the gradient at a text is too large by the number of processes.
+        here = products[:, -apart:].sum(dim=1, keepdim=True).to(_device(main))
+        everywhere = processes.total(here).cpu() / processes.count() ** 2
+        products = torch.cat([products[:, :-apart], everywhere], dim=1)
+        groups = groups[: products.shape[1]]
     dot, main_square, auxiliary_square = products.sum(dim=1).tolist()
     degrees = _degrees(_cosine(dot, main_square, auxiliary_square))
     kept = degrees <= rule.threshold  # False for NaN
@@ -92,13 +102,17 @@ def _rows(gradient: Tensor | None) -> Tensor | None:
 
 def _dots(first: Gradients, second: Gradients) -> Tensor:
     """The dot product of each pair, 0 where one is missing, (tensors,)."""
-    device = next((g.device for g in (*first, *second) if g is not None), torch.device("cpu"))
+    device = _device((*first, *second))
     nothing = torch.zeros((), dtype=torch.float64, device=device)
     found = [
         nothing if a is None or b is None else torch.dot(a.flatten(), b.flatten()).double()
         for a, b in zip(first, second, strict=True)
     ]
     return torch.stack(found) if found else nothing[None]
+
+
+def _device(gradients: Gradients) -> torch.device:
+    return next((g.device for g in gradients if g is not None), torch.device("cpu"))
 
 
 def _by_group(products: Tensor, groups: Sequence[str]) -> dict[str, float]:

@@ -31,8 +31,8 @@ def exact(scene: Scene, lesson: Lesson) -> Measured:
         (loss.total if scene.share == 1.0 else loss.total * scene.share).backward()
         return measured(loss, None)
     learning, groups = scene.phase.trainable, scene.phase.groups
-    main = torch.autograd.grad(loss.main, learning, retain_graph=True, allow_unused=True)
-    auxiliary = torch.autograd.grad(loss.auxiliary, learning, allow_unused=True)
+    main = scene.shared(torch.autograd.grad(loss.main, learning, retain_graph=True, allow_unused=True))
+    auxiliary = scene.shared(torch.autograd.grad(loss.auxiliary, learning, allow_unused=True))
     angles: list[Angle] = []
     for group in dict.fromkeys(groups):
         mine = [place for place, name in enumerate(groups) if name == group]
@@ -47,7 +47,7 @@ def exact(scene: Scene, lesson: Lesson) -> Measured:
         accumulate([learning[place] for place in mine], combined, scene.share)
         angles.append(angle)
     found = measured(loss, None)
-    return Measured(found.loss, found.parts, tuple(angles))
+    return Measured(found.loss, found.parts, tuple(angles), shared=True)
 
 
 APART: dict[str, Callable[[Scene, Lesson], Measured]] = {"none": plain, "exact": exact}
@@ -57,5 +57,6 @@ APART: dict[str, Callable[[Scene, Lesson], Measured]] = {"none": plain, "exact":
 def _loss(scene: Scene, lesson: Lesson) -> Loss:
     with scene.autocast():
         outputs = read_together(scene.model, lesson.states, scene.phase.exits)
-        losses = [scene.objective(output, lesson.labels, lesson.teacher) for output in outputs.values()]
+        labels, teacher = scene.labels(lesson.labels), scene.joined(lesson.teacher)
+        losses = [scene.objective(scene.joined(output), labels, teacher) for output in outputs.values()]
     return summed(losses, [1.0] * len(losses))

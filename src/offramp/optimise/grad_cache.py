@@ -12,12 +12,13 @@ cut is at the states the exits read, not at the representation, so that alignmen
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from offramp.optimise.alignment import Gradients, align
-from offramp.optimise.gradients import Measured, Scene, accumulate, loss_of, measured, seen, states_read
+from offramp.optimise.gradients import Measured, Scene, accumulate, align_at_cut, loss_of, measured, seen, states_read
 from offramp.types import Batch, ExitOutput, States
 
 
@@ -35,11 +36,12 @@ def exact(scene: Scene, batches: Sequence[Batch]) -> Measured:
     if loss.auxiliary is None:
         cache.step(cache.at_cut(loss.total))
         return measured(loss, None)
-    main, auxiliary = cache.everywhere(cache.at_cut(loss.main, keep=True), cache.at_cut(loss.auxiliary))
+    found = cache.everywhere(cache.at_cut(loss.main, keep=True), cache.at_cut(loss.auxiliary))
+    main, auxiliary = (scene.shared(gradients) for gradients in found)
     phase = scene.phase
     combined, angle = align(main, auxiliary, loss.main_weight, loss.auxiliary_weight, scene.rule, phase.groups)
     accumulate(phase.trainable, combined, scene.share)
-    return measured(loss, angle)
+    return replace(measured(loss, angle), shared=True)
 
 
 def at_exit(scene: Scene, batches: Sequence[Batch]) -> Measured:
@@ -50,8 +52,7 @@ def at_exit(scene: Scene, batches: Sequence[Batch]) -> Measured:
         cache.step(cache.at_cut(loss.total))
         return measured(loss, None)
     main, auxiliary = cache.at_cut(loss.main, keep=True), cache.at_cut(loss.auxiliary)
-    groups = ["exit"] * len(cache.above) + ["states"] * len(cache.states)
-    combined, angle = align(main, auxiliary, loss.main_weight, loss.auxiliary_weight, scene.rule, groups)
+    combined, angle = align_at_cut(scene, loss, main, auxiliary, len(cache.above))
     cache.step(combined)
     return measured(loss, angle)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -17,7 +17,8 @@ from torch import Tensor
 
 from offramp.data.views import Views
 from offramp.exits.model import MultiExitModel
-from offramp.optimise.alignment import Angle, Rule, align
+from offramp.optimise import processes
+from offramp.optimise.alignment import Angle, Gradients, Rule, align
 from offramp.optimise.strategies import Phase
 from offramp.types import Batch, ExitOutput, Loss, Objective, States
 
@@ -29,6 +30,7 @@ class Measured:
     loss: float
     parts: dict[str, float]
     angles: tuple[Angle, ...] = ()  # between the gradients of the two terms; one per exit where exits learn apart
+    shared: bool = False  # whether the gradients left behind are already those of all processes
 
     @property
     def angle(self) -> Angle | None:
@@ -47,6 +49,19 @@ class Scene:
     autocast: Callable[[], AbstractContextManager[Any]] = nullcontext  # around forward passes only
     share: float = 1.0  # 1 / batches per update
     views: Views | None = None  # how an objective that contrasts views sees a text
+    counts: processes.Counts = ()  # texts of the batch that each process has
+
+    def shared(self, gradients: Gradients) -> list[Tensor | None]:
+        """The parameters' gradients over all processes."""
+        return processes.mean(gradients) if self.counts else list(gradients)
+
+    def joined(self, output: ExitOutput) -> ExitOutput:
+        """What an exit says of the texts of all processes."""
+        return processes.together(output, self.counts, len(self.views.names) if self.views else 1)
+
+    def labels(self, labels: Tensor) -> Tensor:
+        """The labels of the texts of all processes."""
+        return processes.gathered(labels, self.counts, len(self.views.names) if self.views else 1)
 
 
 def plain(scene: Scene, batch: Batch) -> Measured:
@@ -60,11 +75,11 @@ def exact(scene: Scene, batch: Batch) -> Measured:
     if loss.auxiliary is None:
         return _backward(scene, loss)
     learning = scene.phase.trainable
-    main = torch.autograd.grad(loss.main, learning, retain_graph=True, allow_unused=True)
-    auxiliary = torch.autograd.grad(loss.auxiliary, learning, allow_unused=True)
+    main = scene.shared(torch.autograd.grad(loss.main, learning, retain_graph=True, allow_unused=True))
+    auxiliary = scene.shared(torch.autograd.grad(loss.auxiliary, learning, allow_unused=True))
     combined, angle = align(main, auxiliary, loss.main_weight, loss.auxiliary_weight, scene.rule, scene.phase.groups)
     accumulate(learning, combined, scene.share)
-    return measured(loss, angle)
+    return replace(measured(loss, angle), shared=True)
 
 
 def at_exit(scene: Scene, batch: Batch) -> Measured:
@@ -83,8 +98,7 @@ def at_exit(scene: Scene, batch: Batch) -> Measured:
     angle = None
     if loss.auxiliary is not None:
         auxiliary = torch.autograd.grad(loss.auxiliary, tensors, allow_unused=True)
-        groups = ["exit"] * len(above) + ["states"] * len(cut)
-        combined, angle = align(main, auxiliary, loss.main_weight, loss.auxiliary_weight, scene.rule, groups)
+        combined, angle = align_at_cut(scene, loss, main, auxiliary, len(above))
     accumulate(above, combined[: len(above)], scene.share)
     downward = [
         (s.output, g * scene.share)
@@ -94,6 +108,17 @@ def at_exit(scene: Scene, batch: Batch) -> Measured:
     if downward:
         torch.autograd.backward([t for t, _ in downward], [g for _, g in downward])
     return measured(loss, angle)
+
+
+def align_at_cut(
+    scene: Scene, loss: Loss, main: Gradients, auxiliary: Gradients, above: int
+) -> tuple[list[Tensor | None], Angle]:
+    """Align where the first `above` gradients are the exits' parameters' and the rest those of the states they read."""
+    groups = ["exit"] * above + ["states"] * (len(main) - above)
+    main = [*scene.shared(main[:above]), *main[above:]]
+    auxiliary = [*scene.shared(auxiliary[:above]), *auxiliary[above:]]
+    apart = len(main) - above if scene.counts else 0
+    return align(main, auxiliary, loss.main_weight, loss.auxiliary_weight, scene.rule, groups, apart)
 
 
 SCOPES: dict[str, Callable[[Scene, Batch], Measured]] = {"none": plain, "exact": exact, "exit": at_exit}
@@ -125,6 +150,7 @@ def loss_of(scene: Scene, outputs: dict[int, ExitOutput], labels: Tensor | None)
     """The weighted sum of the objective over the exits in play; the last of them teaches, where one is wanted."""
     if labels is None:
         raise ValueError("training needs labels")
+    outputs, labels = {depth: scene.joined(output) for depth, output in outputs.items()}, scene.labels(labels)
     teacher = outputs[max(outputs)] if scene.objective.taught else None
     exits = scene.phase.exits
     return summed(

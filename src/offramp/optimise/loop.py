@@ -25,6 +25,7 @@ from offramp.data.tokens import Tokens
 from offramp.data.views import Views
 from offramp.errors import TrainingError
 from offramp.exits.model import MultiExitModel
+from offramp.optimise import processes
 from offramp.optimise.aggregators import aggregator
 from offramp.optimise.alignment import Rule
 from offramp.optimise.exit_gradients import APART
@@ -39,6 +40,9 @@ from offramp.optimise.stopping import Stop
 from offramp.optimise.strategies import Phase, plan
 from offramp.optimise.update import Update, rate
 from offramp.types import EpochRecord, Objective, StepRecord
+
+_FAR = 1_000_003
+"""Between the seeds of two processes."""
 
 Score = Callable[[Sequence[int], Sequence[int]], float]
 """Truth and prediction to the validation score."""
@@ -59,7 +63,10 @@ class Result:
 
 
 class Loop:
-    """One run: a model, its objective, its texts; for a second stage, the objective of the exits below the last."""
+    """One run: a model, its objective, its texts; for a second stage, the objective of the exits below the last.
+
+    Where processes train together, the first writes and tells; the others are given no folder and no watch.
+    """
 
     def __init__(
         self,
@@ -98,6 +105,11 @@ class Loop:
         self.model.to(self.accelerator.device)
         phases = self.phases or plan(self.config.optimise.strategy, self.model, self.config.optimise)
         restored = self.saved.read() if resume and self.saved else None
+        if processes.count() > 1:
+            processes.begin_alike(self.model.state_dict().values())
+            # Each process's dropout draws its own numbers.
+            torch.manual_seed(self.config.optimise.seed + processes.rank() * _FAR)
+            restored = processes.of_first(restored)
         if restored:
             self.place = Place.of(restored.facts["place"])
         began = time.monotonic() - self.place.seconds
@@ -236,6 +248,8 @@ class Loop:
             if phase.before is not None:
                 phase.before(done / updates)
             measured = [self._gradients(here, rows, settings) for rows in group]
+            if processes.count() > 1 and not all(m.shared for m in measured):
+                update.share_out()
             share = rate(done, updates, settings.warmup)
             record = self._record(phase, measured, share, per_epoch)
             norm = update.apply(share) if math.isfinite(record.loss) else None
@@ -249,6 +263,8 @@ class Loop:
             place.batch = first + len(group)
             place.epoch_loss += sum(m.loss for m in measured)
             self.journal.step(record)
+            if processes.count() > 1:
+                self.stop.signal = processes.largest(self.stop.signal or 0, self.accelerator.device) or None
             due = settings.checkpoint_steps and place.update % settings.checkpoint_steps == 0
             if (due and place.batch < len(batches)) or self.stop.signal is not None:
                 self._checkpoint(phase, update, epoch_state, began)
@@ -256,6 +272,9 @@ class Loop:
 
     def _gradients(self, scene: Scene, rows: list[int], settings: OptimiseConfig) -> Measured:
         """Leave the gradients of these texts; those that are more than a batch go through the gradient cache."""
+        if processes.count() > 1:
+            rows, counts = processes.divided(rows)
+            scene = replace(scene, counts=counts)
         if self.lessons is not None:
             return APART[self.config.stage2.scope](scene, self.lessons.lesson(rows))
         size, scope = settings.batch_size, self.config.alignment.scope
@@ -342,8 +361,9 @@ class Loop:
         """What the exits in play answer to the validation texts."""
         self.model.train(False)
         answers = {depth: torch.zeros(len(self.validation), dtype=torch.int64) for depth in phase.exits}
-        for rows in sorted_batches(self.validation.lengths, 64):
-            self.stop.check()
+        for rows in list(sorted_batches(self.validation.lengths, 64))[processes.rank() :: processes.count()]:
+            if processes.count() == 1:
+                self.stop.check()
             with self.accelerator.autocast():
                 if self.exam is None:
                     outputs = self.model.outputs(self.validation.batch(rows).to(self.accelerator.device), phase.exits)
@@ -352,6 +372,10 @@ class Loop:
                     outputs = read_together(self.model, states, phase.exits)
             for depth, output in outputs.items():
                 answers[depth][torch.tensor(rows)] = output.logits.argmax(dim=1).cpu()
+        if processes.count() > 1:
+            processes.begin_alike(self.model.state_dict().values())
+            # Each text is some process's, and has 0 from the others.
+            answers = {d: processes.total(a.to(self.accelerator.device)).cpu() for d, a in answers.items()}
         return {depth: found.tolist() for depth, found in answers.items()}
 
     def _keep_base(self) -> None:
@@ -360,6 +384,7 @@ class Loop:
             self.saved.write_base(self.model.state_dict())
 
     def _checkpoint(self, phase: Phase, update: Update, epoch_state: Tensor, began: float) -> None:
+        random = processes.everybodys(_drawn()) if processes.count() > 1 else [_drawn()]
         if self.saved is None:
             return
         self.place.seconds = time.monotonic() - began
@@ -374,13 +399,14 @@ class Loop:
             for name, value in update.optimizer.state[parameter].items():
                 tensors[f"optimizer/{index}/{name}"] = value
         tensors["random/shuffler"] = epoch_state
-        tensors["random/torch"] = torch.get_rng_state()
-        if torch.cuda.is_available():
-            tensors["random/cuda"] = torch.cuda.get_rng_state()
+        for number, states in enumerate(random):
+            tensors |= {f"random/{kind}{f'-{number}' if number else ''}": state for kind, state in states.items()}
         self.saved.write(self.place.update, tensors, {"place": asdict(self.place)})
 
     def _restore(self, checkpoint: Checkpoint, update: Update) -> Tensor:
         base = self.saved.read_base() if self.place.phase and self.saved else {}
+        if processes.count() > 1:
+            base = processes.of_first(base)
         self.model.load_state_dict({**base, **checkpoint.part("model/")})
         self.best = {**base, **checkpoint.part("best/")}
         for index, parameter in enumerate(update.parameters):
@@ -389,9 +415,16 @@ class Loop:
                 for name, t in checkpoint.part(f"optimizer/{index}/").items()
             }
         tensors = checkpoint.tensors
-        torch.set_rng_state(tensors["random/torch"])
-        if torch.cuda.is_available() and "random/cuda" in tensors:
-            torch.cuda.set_rng_state(tensors["random/cuda"])
+        began = sum(name.startswith("random/torch") for name in tensors)
+        if began != processes.count():
+            raise TrainingError(
+                f"A resumed run should have as many processes as it began with. It began with {began}, found "
+                f"{processes.count()}."
+            )
+        mine = f"-{processes.rank()}" if processes.rank() else ""
+        torch.set_rng_state(tensors[f"random/torch{mine}"])
+        if torch.cuda.is_available() and f"random/cuda{mine}" in tensors:
+            torch.cuda.set_rng_state(tensors[f"random/cuda{mine}"])
         self.shuffler.set_state(tensors["random/shuffler"])
         return tensors["random/shuffler"]
 
@@ -402,6 +435,12 @@ class Loop:
 def _together(settings: OptimiseConfig) -> int:
     """How many texts a loss is taken over."""
     return settings.contrast_batch or settings.batch_size
+
+
+def _drawn() -> dict[str, Tensor]:
+    """Where this process's generators stand."""
+    cuda = {"cuda": torch.cuda.get_rng_state()} if torch.cuda.is_available() else {}
+    return {"torch": torch.get_rng_state(), **cuda}
 
 
 def _middle(values: Iterable[float]) -> float:

@@ -20,7 +20,7 @@ from offramp.exits import checkpoint
 from offramp.exits.heads import check_headed
 from offramp.exits.model import MultiExitModel
 from offramp.objectives.base import Term
-from offramp.optimise import distilbert, head_pruning, layerdrop, theseus, tinybert, truncate
+from offramp.optimise import distilbert, head_pruning, layerdrop, processes, theseus, tinybert, truncate
 from offramp.optimise.journal import Watch
 from offramp.optimise.loop import Loop, Result, Score
 from offramp.optimise.run_folder import finish, finished
@@ -90,6 +90,10 @@ class Static:
 
 def check_static(config: Config, model: MultiExitModel) -> None:
     """Refuse a method that this model cannot be made smaller by."""
+    if config.compress.method != "none" and processes.count() > 1:
+        raise ConfigError(
+            f"`compress.method` should be none where processes train together. Found {config.compress.method}."
+        )
     method, depth = config.compress.method, model.depth
     if method in ("heads", "tiny"):
         check_headed(model.encoder.backbone)

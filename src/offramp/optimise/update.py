@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from offramp.config import OptimiseConfig
 from offramp.exits.model import MultiExitModel
+from offramp.optimise import processes
 from offramp.optimise.row_gradients import RowGradients
 
 
@@ -40,8 +41,15 @@ class Update:
                     self.parameters += members
         self.optimizer = torch.optim.AdamW(groups, fused=True)
         words = model.encoder.family.word_embeddings(model.encoder.backbone)
-        here = words.weight.device.type == "cpu" and id(words.weight) in chosen
+        # Processes that train together touch each other's rows.
+        here = words.weight.device.type == "cpu" and id(words.weight) in chosen and processes.count() == 1
         self.rows = RowGradients(words) if here else None
+
+    def share_out(self) -> None:
+        """Give every process the gradients of all processes."""
+        gradients = processes.mean([parameter.grad for parameter in self.parameters])
+        for parameter, gradient in zip(self.parameters, gradients, strict=True):
+            parameter.grad = gradient
 
     def apply(self, share: float) -> float:
         """One update at this share of the peak rates; the gradients are used up. Returns their norm.
