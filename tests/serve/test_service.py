@@ -6,10 +6,12 @@ import io
 import json
 import logging
 import re
+import shutil
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +19,12 @@ import pytest
 import typer
 from prometheus_client.parser import text_string_to_metric_families
 from starlette.testclient import TestClient
+from tests.conftest import toy_texts
 
+from offramp import Classifier
 from offramp.cli import app
+from offramp.preparation import as_table
+from offramp.runtime.certified import VoidCertificate, write
 from offramp.serve import log
 from offramp.serve.answering import Answerer
 
@@ -228,6 +234,38 @@ def test_without_a_calibration_the_scores_are_those_of_the_training(open_client:
     result = json.loads((bare / "training" / "result.json").read_text())
     assert told["scores"]["by_exit"] == result["by_exit"]
     assert (told["dial"], told["promise"], told["certificate_state"]) == (None, None, "none")
+
+
+def test_thresholds_for_a_budget_are_told_as_measured_and_bind_nobody(
+    open_client: Any, bare: Path, tmp_path: Path
+) -> None:
+    folder = Path(shutil.copytree(bare, tmp_path / "model"))
+    classifier = Classifier.load(folder)
+    classifier.calibrate(as_table(*toy_texts(60, seed=9), "held-out"), budget_layers=3, policy="confidence")
+    classifier.save_certificate(folder)
+    with open_client(folder) as client:
+        told = client.get("/model").json()
+        assert told["certificate_state"] == "measured"
+        assert told["promise"].startswith("No risk is promised")
+        bold = len(told["dial"]["points"]) - 1
+        assert told["dial"]["points"][bold]["promise"].startswith("Nothing is promised here; measured:")
+        answer = client.post("/predict", json={"texts": ["good film"], "point": bold}).json()["answers"][0]
+        assert not answer["certified"]
+        assert samples(client)["offramp_certificate[('state', 'measured')]"] == 1
+
+
+def test_a_certificate_of_another_model_is_void_and_said_to_be(open_client: Any, folder: Path, tmp_path: Path) -> None:
+    home = Path(shutil.copytree(folder, tmp_path / "model"))
+    found = Classifier.load(home).certified_
+    assert found is not None
+    write(home, replace(found, certificate=replace(found.certificate, fingerprint="0" * 64)))
+    with ExitStack() as stack:
+        with pytest.warns(VoidCertificate):
+            client = stack.enter_context(open_client(home))
+        told = client.get("/model").json()
+        assert (told["certificate_state"], told["certificate"], told["dial"]) == ("void", None, None)
+        answer = client.post("/predict", json={"texts": ["good film"]}).json()["answers"][0]
+        assert (answer["depth"], answer["certified"]) == (4, False)
 
 
 # What the documents say.
