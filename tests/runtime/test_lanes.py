@@ -16,6 +16,7 @@ from offramp.data.tokens import Tokens
 from offramp.errors import ModelError
 from offramp.exits.model import MultiExitModel, build
 from offramp.policies.confidence import Confidence
+from offramp.runtime import lanes
 from offramp.runtime.engine import answers, pool, run
 from offramp.runtime.lanes import AHEAD, one_thread_each, side_by_side
 from offramp.runtime.onnx_engine import OnnxEngine
@@ -29,7 +30,9 @@ POLICY = Confidence(0.36)
 
 
 @pytest.fixture(autouse=True)
-def two_threads() -> Iterator[None]:
+def two_threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Two threads, and nobody else who wants one each: a server of other tests may be open in this process."""
+    monkeypatch.setattr(lanes, "_narrow", lanes._Narrow())
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     yield

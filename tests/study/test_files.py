@@ -83,7 +83,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "data": ({"smoke": {"data": "draw"}}, "'drawn'"),
     "the baseline": ({"study": {"baseline": "c"}}, "`c` is not a known variant, which tiny/study.toml names"),
     "a kind": ({"study": {"about": 3}}, "`about` in tiny/study.toml should be a text. Found 3"),
-    "what lacks": ({"study": {"paper": None}}, "tiny/study.toml should have `paper`"),
+    "what lacks": ({"study": {"about": None}}, "tiny/study.toml should have `about`"),
     "values without an axis": ({"smoke": {"values": [1]}}, "values without an .axis."),
     "an axis without values": ({"study": {"axis": {"field": "data.cap"}}}, "an .axis. without values"),
     "a curve without an axis": ({"study": {"view": "curve"}}, "should have an .axis."),
