@@ -236,6 +236,15 @@ def test_without_a_calibration_the_scores_are_those_of_the_training(open_client:
     assert (told["dial"], told["promise"], told["certificate_state"]) == (None, None, "none")
 
 
+def test_a_model_is_served_whatever_its_training_left(open_client: Any, bare: Path, tmp_path: Path) -> None:
+    """An older offramp did not seal how a run ended."""
+    model = Path(shutil.copytree(bare, tmp_path / "model"))
+    (model / "training" / "result.json").write_text('{"score": 1.0}')
+    with open_client(model) as client:
+        assert client.get("/model").json()["scores"] is None
+        assert client.post("/predict", json={"texts": ["good film"]}).status_code == 200
+
+
 def test_thresholds_for_a_budget_are_told_as_measured_and_bind_nobody(
     open_client: Any, bare: Path, tmp_path: Path
 ) -> None:

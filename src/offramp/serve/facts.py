@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from offramp.classifier import Classifier
+from offramp.errors import ModelError
 from offramp.optimise.run_folder import finished
 from offramp.policies.bounds import upper_bound
 from offramp.policies.certificate import Certificate
@@ -103,7 +104,10 @@ def _scores(dial: Dial | None, folder: Path | None) -> dict[str, Any] | None:
     if dial is not None and dial.by_exit:
         source = f"{dial.texts:,} texts of the calibration"
         return {"metric": "accuracy", "source": source, "by_exit": _plain(dial.by_exit)}
-    ended = None if folder is None else finished(folder / "training")
+    try:
+        ended = None if folder is None else finished(folder / "training")
+    except ModelError:  # of an older offramp, or damaged; the model answers without it
+        ended = None
     if ended is None or not ended.by_exit:
         return None
     return {
