@@ -192,6 +192,8 @@ class OptimiseConfig:
     "Standard errors of the validation score by which a later epoch may be worse and is kept: its rate has fallen."
     checkpoint_steps: int = 0
     "Updates between checkpoints within an epoch. 0: one at the end of each epoch."
+    checkpoint_seconds: float = 0.0
+    "Leave out the checkpoint at the end of an epoch where the last one is younger than this. 0: leave none out."
     precision: str = "no"
     "`no` or `bf16`: accelerate's mixed precision."
     track: tuple[str, ...] = ("tensorboard",)
@@ -387,6 +389,7 @@ RANGES: dict[str, tuple[float, float]] = {
     "optimise.patience": (0, 1e6),
     "optimise.tolerance": (0.0, 10.0),
     "optimise.checkpoint_steps": (0, 1e9),
+    "optimise.checkpoint_seconds": (0.0, 1e9),
     "optimise.seed": (0, 2**32 - 1),
     "stage2.temperature": (1e-4, 1e4),
     "stage2.weight": (0.0, 1.0),

@@ -23,6 +23,7 @@ TEXTS = 40  # 36 to learn from: 5 updates per epoch
 COMMON = ["optimise.epochs=3", "optimise.batch_size=8", "optimise.checkpoint_steps=2", "objective.weight=0.5"]
 SETTINGS = {
     "scl": COMMON,
+    "scl, no checkpoint": [*COMMON, "optimise.checkpoint_steps=0", "optimise.checkpoint_seconds=1e6"],
     "acl": [*COMMON, "alignment.scope=exact"],
     "acl, cached": [
         *COMMON,
@@ -97,7 +98,7 @@ def whole(fit: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory) -> 
     return make
 
 
-@pytest.mark.parametrize("recipe", ["scl", "acl", "acl, cached"])
+@pytest.mark.parametrize("recipe", ["scl", "scl, no checkpoint", "acl", "acl, cached"])
 def test_a_run_killed_at_several_updates_ends_with_the_same_bits(
     fit: Callable[..., Any], whole: Callable[[str], Whole], tmp_path: Path, recipe: str
 ) -> None:

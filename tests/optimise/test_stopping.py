@@ -66,6 +66,26 @@ def test_a_signal_at_the_end_of_an_epoch_is_heard_in_the_next(make_loop: Callabl
     assert newest.name == "checkpoint-4"
 
 
+@pytest.mark.parametrize(("seconds", "after_an_epoch"), [(0.0, "checkpoint-3"), (1e6, None)])
+def test_a_checkpoint_that_is_not_worth_it_is_left_out_but_not_one_that_a_signal_asks_for(
+    make_loop: Callable[..., Loop], tmp_path: Path, seconds: float, after_an_epoch: str | None
+) -> None:
+    seen = []
+
+    class Looking(Caller):
+        def step(self, record: StepRecord) -> None:
+            newest = SavedState(tmp_path).newest()
+            seen.append(newest and newest.name)
+            super().step(record)
+
+    with pytest.raises(Interrupted):
+        make_loop(tmp_path, watch=Looking(signal.SIGINT, 5), optimise__checkpoint_seconds=seconds).run()
+    newest = SavedState(tmp_path).newest()
+    assert seen == [None, None, None, after_an_epoch, after_an_epoch]
+    assert newest is not None
+    assert newest.name == "checkpoint-5"
+
+
 def test_handlers_are_put_back_and_a_second_signal_does_not_wait() -> None:
     before = [signal.getsignal(number) for number in SIGNALS]
     with Stop() as stop:

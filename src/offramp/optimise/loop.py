@@ -96,6 +96,7 @@ class Loop:
         self.saved = SavedState(folder) if folder else None
         self.shuffler = torch.Generator()
         self.place, self.stop = Place(), Stop()
+        self.written = time.monotonic()  # the last checkpoint; before the first, since nothing was there to lose
         self.best: dict[str, Tensor] = {}
         # Of a phase on a backbone that stands still.
         self.lessons: Frozen | None = None
@@ -186,7 +187,8 @@ class Loop:
                     self.shuffler.set_state(epoch_state)
                     self._epoch(phase, update, updates, per_epoch, epoch_state, began)
                     self._validate(phase)
-                    self._checkpoint(phase, update, self.shuffler.get_state(), began)
+                    if self._due(settings):
+                        self._checkpoint(phase, update, self.shuffler.get_state(), began)
                 if phase.frozen and self.folder and not self.config.stage2.keep_cache:
                     remove_caches(self.folder)
         except (RuntimeError, MemoryError) as error:
@@ -399,6 +401,10 @@ class Loop:
         if self.saved is not None:
             self.saved.write_base(self.model.state_dict())
 
+    def _due(self, settings: OptimiseConfig) -> bool:
+        """Whether the end of an epoch is worth a checkpoint. Several processes could not agree on the time."""
+        return processes.count() > 1 or time.monotonic() - self.written >= settings.checkpoint_seconds
+
     def _checkpoint(self, phase: Phase, update: Update, epoch_state: Tensor, began: float) -> None:
         random = processes.everybodys(_drawn()) if processes.count() > 1 else [_drawn()]
         if self.saved is None:
@@ -418,6 +424,7 @@ class Loop:
         for number, states in enumerate(random):
             tensors |= {f"random/{kind}{f'-{number}' if number else ''}": state for kind, state in states.items()}
         self.saved.write(self.place.update, tensors, {"place": asdict(self.place)})
+        self.written = time.monotonic()
 
     def _restore(self, checkpoint: Checkpoint, update: Update) -> Tensor:
         base = self.saved.read_base() if self.place.phase and self.saved else {}

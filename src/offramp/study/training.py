@@ -24,12 +24,16 @@ from offramp.study.kinds import DRAWN
 from offramp.study.lock import locked
 from offramp.study.plan import Prior
 
+WORTH = 60.0
+"""Seconds of training that are worth a checkpoint: runs are many and short, and writing one takes a second or two."""
+
 
 def trained(texts: Texts, before: Prior | None, work: Path) -> tuple[Classifier, Result]:
     """The classifier that is made of the texts; a run that was killed goes on from its checkpoint."""
     ready = _with_backbone(texts.config, before, texts, work)
     _claim(work, ready)
-    classifier = Classifier(ready.recipe, settings=settings_of(ready))
+    spared = replace(ready.optimise, checkpoint_seconds=WORTH)
+    classifier = Classifier(ready.recipe, settings=settings_of(replace(ready, optimise=spared)))
     with quiet():
         result = classifier.fit_table(texts.train, texts.validation, work / "model", resume=True)
     return classifier, result
