@@ -17,10 +17,13 @@ from transformers import BertForSequenceClassification, BertModel
 from offramp import Classifier
 from offramp.data.sources import Table, read
 from offramp.demo import data_file
-from offramp.encoder.load import load_tokenizer
+from offramp.encoder import load
 from offramp.types import Example
 
-EACH = 4
+STAND_IN = "minilm-l6"
+"""The default backbone. On pages that are no first steps a small random one of this name is in its place."""
+QUEUES = ("app_bug", "billing", "delivery", "security")
+EACH = 6
 """Training texts of a label: enough that all recipes go, few enough that each takes seconds."""
 
 
@@ -33,35 +36,38 @@ def _write(file: Path, examples: list[Example]) -> None:
 def belongings(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The files and models that pages take for granted, under the names that they have there."""
     folder = tmp_path_factory.mktemp("belongings")
-    table = read(data_file("train"))
-    names = sorted({str(each.label) for each in table.examples})
-    few = [each for name in names for each in islice((e for e in table.examples if e.label == name), EACH)]
-    held_out = [each for part in ("calibration", "test") for each in read(data_file(part)).examples]
+    parts = [read(data_file(part)).examples for part in ("train", "validation", "calibration", "test")]
+    messages = [each for part in parts for each in part if each.label in QUEUES]
+    few = [each for queue in QUEUES for each in islice((each for each in messages if each.label == queue), EACH)]
+    held_out = [each for each in messages if each not in few]
     for name in ("train", "data", "texts", "reviews"):
         _write(folder / f"{name}.csv", few)
     _write(folder / "held-out.csv", held_out)
-    _write(folder / "test.csv", read(data_file("validation")).examples[:40])
+    _write(folder / "test.csv", held_out[:40])
     (folder / "texts.txt").write_text("".join(f"{each.text}\n" for each in held_out[:20]), "utf-8")
 
     torch.manual_seed(0)
-    words = load_tokenizer("minilm-l6")
-    config = small_bert(vocab_size=len(words), max_position_embeddings=512).config
-    config.id2label, config.label2id = dict(enumerate(names)), {name: place for place, name in enumerate(names)}
-    for name, kind in (("backbone", BertModel), ("my-finetuned-bert", BertForSequenceClassification)):
+    words = load.load_tokenizer(STAND_IN)
+    config = small_bert(vocab_size=len(words), hidden_size=48, max_position_embeddings=512).config
+    config.id2label, config.label2id = dict(enumerate(QUEUES)), {queue: place for place, queue in enumerate(QUEUES)}
+    for name, kind in ((STAND_IN, BertModel), ("my-finetuned-bert", BertForSequenceClassification)):
         kind(config).save_pretrained(folder / name)
         words.save_pretrained(folder / name)
 
     settings = {"exits.size": 16, "optimise.epochs": 1, "optimise.batch_size": 16}
-    classifier = Classifier("jt", str(folder / "backbone"), settings)
+    classifier = Classifier("jt", str(folder / STAND_IN), settings)
     classifier.fit_table(Table(few, "train.csv"), folder=folder / "model")
     return folder
 
 
 @pytest.fixture
-def home(belongings: Path, tmp_path: Path) -> Callable[[str], Path]:
+def home(belongings: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, bool], Path]:
     """A folder in which a page can be followed: everything that it takes for granted, and nothing that it makes."""
 
-    def furnish(page: str) -> Path:
+    def furnish(page: str, cheaply: bool) -> Path:
+        if cheaply:
+            shutil.copytree(belongings / STAND_IN, tmp_path / STAND_IN)
+            monkeypatch.delitem(load.ALIASES, STAND_IN)  # then it is the name of a folder
         for file in belongings.glob("*.*"):
             shutil.copy(file, tmp_path)
         shutil.copytree(belongings / "my-finetuned-bert", tmp_path / "my-finetuned-bert")

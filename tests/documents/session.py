@@ -62,7 +62,7 @@ class Session:
 
     def run(self, block: Block) -> str:
         """Run a block, or write the file that it is; what it printed."""
-        code = block.code.replace(PORT, self.port)
+        code = re.sub(rf"\b{PORT}\b", self.port, block.code)
         if block.language == "python":
             return self._python(code, block)
         if block.language == "console":

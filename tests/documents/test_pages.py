@@ -158,10 +158,14 @@ def test_the_python_of_a_page_runs(name: str, tmp_path: Path) -> None:
     follow(name, tmp_path, languages=("python",))
 
 
+FIRST_STEPS = ("README.md", "docs/tutorial.md", *(name for name in PAGES if name.startswith("docs/coming-from/")))
+"""Pages that are followed with the backbone itself; elsewhere dozens of trainings, seconds each, would be minutes."""
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", WITH_PROGRAMS)
-def test_a_page_can_be_followed_from_its_first_line_to_its_last(name: str, home: Callable[[str], Path]) -> None:
+def test_a_page_can_be_followed_from_its_first_line_to_its_last(name: str, home: Callable[[str, bool], Path]) -> None:
     text = PAGES[name].read_text("utf-8")
     if "curl " in text and shutil.which("curl") is None:
         pytest.skip("curl is absent")
-    follow(name, home(text))
+    follow(name, home(text, name not in FIRST_STEPS))
