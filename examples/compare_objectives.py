@@ -1,4 +1,4 @@
-"""Four objectives on the same few texts and seeds: is the difference larger than that between two seeds?"""
+"""Three objectives on the same few texts and seeds: is the difference larger than that between two seeds?"""
 
 from statistics import mean, stdev
 
@@ -7,7 +7,7 @@ from offramp.data.sources import read
 from offramp.demo import data_file
 
 QUEUES = ("billing", "delivery", "app_bug")
-RECIPES, SEEDS = ("ce", "scl", "acl", "lacon"), (0, 1)
+RECIPES, SEEDS = ("ce", "acl", "lacon"), (0, 1)
 
 
 def messages(part: str, most: int) -> tuple[list[str], list[str]]:
@@ -16,12 +16,12 @@ def messages(part: str, most: int) -> tuple[list[str], list[str]]:
     return [message.text for message in found], [str(message.label) for message in found]
 
 
-train, test = messages("train", 48), messages("test", 60)
+train, held_out, test = messages("train", 30), messages("validation", 12), messages("test", 40)
 settings = {"optimise.epochs": 2, "optimise.batch_size": 12}
 scores: dict[str, list[float]] = {}
 for recipe in RECIPES:
     for seed in SEEDS:
-        classifier = Classifier(recipe, seed=seed, settings=settings).fit(*train, validation=train)
+        classifier = Classifier(recipe, seed=seed, settings=settings).fit(*train, validation=held_out)
         scores.setdefault(recipe, []).append(classifier.score(*test))
 
 print(f"accuracy on {len(test[0])} texts after {len(train[0])}, over {len(SEEDS)} seeds:")
