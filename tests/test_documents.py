@@ -25,6 +25,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from docs.documents import rendered  # noqa: E402
+from docs.pictures import drawn  # noqa: E402
 from docs.results import figures  # noqa: E402
 
 DOCS = ROOT / "docs"
@@ -53,12 +54,12 @@ RENDERED = [
     "README.md",
     *(
         f"docs/{name}.md"
-        for name in ("benchmarks", "faults", "results", "settings", "strategies", "studies", "which-objective")
+        for name in ("benchmarks", "faults", "results", "settings", "strategies", "studies", "verbs", "which-objective")
     ),
 ]
 
 
-@pytest.mark.parametrize("name", [*RENDERED, *(f"docs/{place}" for place in figures())])
+@pytest.mark.parametrize("name", [*RENDERED, *(f"docs/{place}" for place in (*figures(), *drawn()))])
 def test_a_rendered_document_has_not_drifted_from_its_results(name: str) -> None:
     assert rendered()[ROOT / name] == (ROOT / name).read_text("utf-8"), "run: python -m docs render"
 
