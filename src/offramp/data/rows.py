@@ -60,6 +60,7 @@ class Rows:
     columns: tuple[str, ...] | None  # None: a row holds its one or two texts and then its label, whatever is picked
     pick: Callable[[tuple[str, ...]], Iterator[Row]]
     order: tuple[str, ...] = ()  # the labels by class number, where the source has an order of its own
+    count: int | None = None  # how many there are, where the source says so before they are read
 
 
 def rows_of(source: Source) -> Rows:
@@ -199,7 +200,7 @@ def parquet_rows(source: str | Path, first: int = 0, stop: int | None = None) ->
         except (pa.ArrowException, OSError) as error:
             raise broken(error) from error
 
-    return Rows(name, "row", tuple(file.schema_arrow.names), pick)
+    return Rows(name, "row", tuple(file.schema_arrow.names), pick, count=file.metadata.num_rows)
 
 
 def _row_groups(metadata: Any, first: int) -> tuple[list[int], int]:
