@@ -264,12 +264,17 @@ def tune(
     seed: Annotated[int | None, typer.Option(help="Seed of the search and of the first run of each trial.")] = None,
     settings: Annotated[list[str] | None, typer.Option("--set", help="Change a field: optimise.epochs=3.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the search in --out, as without this.")] = False,
+    on_ray: OnRay = False,
+    address: Address = None,
+    workers: Workers = None,
+    threads: Annotated[int | None, typer.Option(help="`--ray`: threads of each worker; 1 unless given.")] = None,
     as_json: Json = False,
 ) -> None:
     """Search for the settings that validate best; killed, the same command goes on."""
     from offramp.config import load_recipe, override
     from offramp.spaces import space_of
 
+    cluster = cluster_of(on_ray, address, workers, threads, {"--threads": threads})
     changed = [*(settings or []), *([f"encoder.backbone={backbone}"] if backbone else [])]
     changed += [f"data.text={json.dumps(text, ensure_ascii=False)}"] if text else []
     changed += [f"data.label={label}"] if label else []
@@ -291,7 +296,7 @@ def tune(
         _say(f"trial {trial.number + 1} of {wanted}: {score}  {_settings(trial.settings)}")
 
     with ProgressBar(_console()) as bar:
-        found = search(plan, out, bar, told)
+        found = search(plan, out, bar, told, cluster)
     if as_json:
         _print_json({"out": str(out), **found.to_json()})
         return

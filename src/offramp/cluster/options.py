@@ -18,14 +18,18 @@ Workers = Annotated[int | None, typer.Option(help="`--ray`: workers at a time; a
 
 
 def cluster_of(
-    on_ray: bool, address: str | None, workers: int | None, threads: int | None, only: Mapping[str, object]
+    on_ray: bool,
+    address: str | None,
+    workers: int | None,
+    threads: int | None,
+    only: Mapping[str, object] | None = None,
 ) -> Cluster | None:
     """Where to work; None: in this process. `only` are further flags that mean nothing there."""
     if on_ray:
         from offramp.cluster.session import Cluster
 
         return Cluster(address or "", workers or 0, 1 if threads is None else threads)
-    given = [flag for flag, value in {"--address": address, "--workers": workers, **only}.items() if value]
+    given = [flag for flag, value in {"--address": address, "--workers": workers, **(only or {})}.items() if value]
     if given:
         raise UserError(f"`{given[0]}` should come with `--ray`, which hands the work to Ray's workers.")
     return None

@@ -57,8 +57,6 @@ def connected(cluster: Cluster) -> Iterator[Session]:
     try:
         cores = int(ray.cluster_resources().get("CPU", 1))
         yield Session(ray, cluster.workers or max(1, cores // cluster.threads), cluster.threads)
-    except ray.exceptions.WorkerCrashedError as error:
-        raise gone("a worker") from error
     finally:
         if ours:
             ray.shutdown()
