@@ -53,7 +53,7 @@ RENDERED = [
     "README.md",
     *(
         f"docs/{name}.md"
-        for name in ("benchmarks", "faults", "results", "settings", "strategies", "studies", "which-objective")
+        for name in ("benchmarks", "faults", "ray", "results", "settings", "strategies", "studies", "which-objective")
     ),
 ]
 

@@ -69,4 +69,4 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> None:
         for span in spans:
             yield Receipt(**answerer(asdict(span)))
 
-    monkeypatch.setattr(module, "_receipts", receipts)
+    monkeypatch.setattr(module, "receipts", receipts)

@@ -71,7 +71,7 @@ def predict(job: Job, classifier: Classifier, cluster: Cluster, told: Told = lam
                 str(job.out.resolve()),
                 job.keep_text,
             )
-            for receipt in _receipts(cluster, orders, missing):
+            for receipt in receipts(cluster, orders, missing):
                 if receipt.misuse:
                     parts.clear(job.out)  # texts that are mended are other texts
                     raise UserError(receipt.error)
@@ -96,7 +96,9 @@ def _facts(job: Job, classifier: Classifier, files: Sequence[File]) -> dict[str,
     }
 
 
-def _receipts(cluster: Cluster, orders: Orders, spans: Sequence[Span]) -> Iterator[Receipt]:
+def receipts(
+    cluster: Cluster, orders: Orders, spans: Sequence[Span], worker: type[Answerer] = Answerer
+) -> Iterator[Receipt]:
     """The receipts in the order of the texts, so that the first bad row is the first in the files."""
     with connected(cluster) as session:
         from ray import data
@@ -105,7 +107,7 @@ def _receipts(cluster: Cluster, orders: Orders, spans: Sequence[Span]) -> Iterat
         items = [asdict(span) for span in spans]
         pool = data.ActorPoolStrategy(size=min(session.workers, len(items)), max_tasks_in_flight_per_actor=2)
         answered = data.from_items(items, override_num_blocks=len(items)).map(
-            Answerer, fn_constructor_args=(orders,), compute=pool, num_cpus=session.threads
+            worker, fn_constructor_args=(orders,), compute=pool, num_cpus=session.threads
         )
         context = answered.context
         context.execution_options.preserve_order = True
