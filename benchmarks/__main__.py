@@ -6,6 +6,7 @@ import sys
 
 from benchmarks import (
     alignment,
+    cluster,
     contrast,
     early_exit,
     guarantee,
@@ -29,6 +30,7 @@ BENCHMARKS = {
     "guarantee": guarantee.run,
     "streaming": streaming.run,
     "serving": serving.run,
+    "cluster": cluster.run,
 }
 
 

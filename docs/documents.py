@@ -11,7 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from docs import benchmarks, faults, pictures, results, verbs
+from docs import benchmarks, cluster, faults, pictures, results, verbs
 from offramp.config import describe
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -75,6 +75,7 @@ def rendered() -> dict[Path, str]:
         readme: text,
         **{_page(name): _with(name, blocks) for name, blocks in pages.items()},
         _page("studies"): _with("studies", {"studies": results.listing()}),
+        _page("ray"): _with("ray", {"cost": cluster.cost()}),
         _page("settings"): _settings(),
         _page("results"): results.document(),
         _page("benchmarks"): benchmarks.document(),

@@ -29,7 +29,7 @@ STAGES = {
 }
 """The folders the data flows through, from left to right, and what each makes of it."""
 
-ABOVE = {"study"}
+ABOVE = {"cluster", "study"}
 """Folders that sit on top of the stages."""
 
 BASE = {"__init__", "config", "disk", "errors", "lock", "sealed", "types"}
@@ -66,13 +66,17 @@ MAY_IMPORT: dict[str, set[str]] = {
     "classifier": BASE
     | set(STAGES) - {"serve"}
     | {"beginning", "calibration", "growing", "preparation", "sample_weights", "speed_curve"},
+    "cluster": BASE | {"classifier", "data"},
     "progress": BASE,
     "spaces": BASE,
-    "tuning": BASE | {"classifier", "data", "optimise", "report", "spaces"},
+    "trials": BASE | {"cluster", "data", "optimise"},
+    "tuning": BASE | {"classifier", "cluster", "data", "optimise", "report", "spaces", "trials"},
     "demo": set(),
     "process": {"errors"},
-    "study": BASE | set(STAGES) - {"serve"} | {"classifier", "preparation"},
-    "cli": BASE | set(STAGES) | {"classifier", "demo", "hub_cli", "process", "progress", "spaces", "study", "tuning"},
+    "study": BASE | set(STAGES) - {"serve"} | {"classifier", "cluster", "preparation"},
+    "cli": BASE
+    | set(STAGES)
+    | {"classifier", "cluster", "demo", "hub_cli", "process", "progress", "spaces", "study", "tuning"},
 }
 """For each folder and module: which others of ours it may import. Its own folder is always allowed."""
 
@@ -246,7 +250,18 @@ for arguments in (["--help"], ["-h"], *([verb, "--help"] for verb in verbs), *([
         assert end.code == 0, arguments
 """
 
-HEAVY = {"torch", "transformers", "numpy", "sklearn", "accelerate", "datasets", "pandas", "pyarrow", "matplotlib"}
+HEAVY = {
+    "torch",
+    "transformers",
+    "numpy",
+    "sklearn",
+    "accelerate",
+    "datasets",
+    "pandas",
+    "pyarrow",
+    "matplotlib",
+    "ray",
+}
 
 
 def loaded_by(body: str) -> set[str]:

@@ -54,7 +54,17 @@ RENDERED = [
     "README.md",
     *(
         f"docs/{name}.md"
-        for name in ("benchmarks", "faults", "results", "settings", "strategies", "studies", "verbs", "which-objective")
+        for name in (
+            "benchmarks",
+            "faults",
+            "ray",
+            "results",
+            "settings",
+            "strategies",
+            "studies",
+            "verbs",
+            "which-objective",
+        )
     ),
 ]
 

@@ -24,7 +24,7 @@ from offramp.config import DEFAULT_RECIPE, Config, DataConfig, ExitsConfig, chan
 from offramp.data.labels import Labels
 from offramp.data.seen import digests
 from offramp.data.sources import Table, read
-from offramp.data.tokens import Tokens, warn_of_cuts
+from offramp.data.tokens import CHUNK, Tokens, warn_of_cuts
 from offramp.errors import ConfigError, DataError, ModelError, NotFinite, TrainingError, unknown_name
 from offramp.exits import checkpoint
 from offramp.exits.model import MultiExitConfig, MultiExitModel
@@ -321,23 +321,32 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         found = zip(index.tolist(), top.tolist(), decision.depth.tolist(), strict=True)
         return [Prediction(names[i], p, d, sure) for i, p, d in found]
 
-    def stream(self, examples: Iterable[Example], chunk: int = 1024) -> Iterator[Prediction]:
+    def stream(self, examples: Iterable[Example], chunk: int = CHUNK) -> Iterator[Prediction]:
         """Predictions in the order of the texts, a chunk at a time: memory does not grow.
 
         One warning at the end counts the texts that were cut.
         """
+        cuts = texts = 0
+        try:
+            for found, cut in self.chunks(examples, chunk):
+                cuts, texts = cuts + cut, texts + len(found)
+                yield from found
+        finally:
+            self.warn_of_cuts(cuts, texts)
+
+    def chunks(self, examples: Iterable[Example], chunk: int = CHUNK) -> Iterator[tuple[list[Prediction], int]]:
+        """The predictions of so many texts at a time, and how many of these texts were cut."""
         if chunk < 1:
             raise ConfigError(f"`chunk` should be 1 or more. Found {chunk}.")
         rest = iter(examples)
-        cuts = texts = 0
-        try:
-            while waiting := list(islice(rest, chunk)):
-                tokens = self._tokenise(waiting, warn=False)
-                cuts, texts = cuts + tokens.truncated, texts + len(tokens)
-                yield from self._answers(tokens)
-        finally:
-            if cuts:
-                warn_of_cuts(cuts, texts, self.max_tokens_ * self.windows_["windows"])
+        while waiting := list(islice(rest, chunk)):
+            tokens = self._tokenise(waiting, warn=False)
+            yield self._answers(tokens), tokens.truncated
+
+    def warn_of_cuts(self, cuts: int, texts: int) -> None:
+        """One warning that counts the texts that were cut, where there are any."""
+        if cuts:
+            warn_of_cuts(cuts, texts, self.max_tokens_ * self.windows_["windows"])
 
     def evaluate(self, data: Table) -> Evaluation:
         """Scores under the policy, and of every exit on its own."""

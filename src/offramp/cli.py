@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from offramp import hub_cli
+from offramp.cluster.options import Address, OnRay, Workers, cluster_of
 from offramp.config import DEFAULT_RECIPE
 from offramp.errors import Interrupted, OfframpError, UserError
 from offramp.process import Verbs, as_process
@@ -213,12 +214,30 @@ def predict(
     depth: Depth = None,
     threads: Threads = None,
     text: TextColumns = None,
+    on_ray: OnRay = False,
+    address: Address = None,
+    workers: Workers = None,
+    out: Annotated[Path | None, typer.Option(help="`--ray`: folder for the answers, as Parquet.")] = None,
+    keep_text: Annotated[bool, typer.Option("--keep-text", help="`--ray`: the texts beside their answers.")] = False,
+    block: Annotated[int | None, typer.Option(help="`--ray`: texts that a worker answers and then writes.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Answer texts, in their order, as a stream."""
+    """Answer texts, in their order, as a stream; or on Ray, into a folder that a killed command goes on with."""
     from offramp.data.sources import stream
 
+    only = {"--out": out, "--keep-text": keep_text, "--block": block}
+    cluster = cluster_of(on_ray, address, workers, threads, only)
+    if cluster is not None and out is None:
+        raise UserError("`--ray` should come with `--out DIR`: a folder for the answers.")
     classifier = _load(model, policy, threshold, depth, threads)
+    if cluster is not None and out is not None:
+        from offramp.cluster.cli import answer
+        from offramp.cluster.predict import BLOCK, Job
+
+        chosen = {"policy": policy, "threshold": threshold, "depth": depth}
+        job = Job(model, file, out, tuple(text or ()), chosen, keep_text, BLOCK if block is None else block)
+        answer(job, classifier, cluster, as_json)
+        return
     source = sys.stdin.buffer if file == "-" else Path(file)
     examples = stream(source, text=text or classifier.config_.data.text)
     for found in classifier.stream(examples):
@@ -245,12 +264,17 @@ def tune(
     seed: Annotated[int | None, typer.Option(help="Seed of the search and of the first run of each trial.")] = None,
     settings: Annotated[list[str] | None, typer.Option("--set", help="Change a field: optimise.epochs=3.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the search in --out, as without this.")] = False,
+    on_ray: OnRay = False,
+    address: Address = None,
+    workers: Workers = None,
+    threads: Annotated[int | None, typer.Option(help="`--ray`: threads of each worker; 1 unless given.")] = None,
     as_json: Json = False,
 ) -> None:
     """Search for the settings that validate best; killed, the same command goes on."""
     from offramp.config import load_recipe, override
     from offramp.spaces import space_of
 
+    cluster = cluster_of(on_ray, address, workers, threads, {"--threads": threads})
     changed = [*(settings or []), *([f"encoder.backbone={backbone}"] if backbone else [])]
     changed += [f"data.text={json.dumps(text, ensure_ascii=False)}"] if text else []
     changed += [f"data.label={label}"] if label else []
@@ -272,7 +296,7 @@ def tune(
         _say(f"trial {trial.number + 1} of {wanted}: {score}  {_settings(trial.settings)}")
 
     with ProgressBar(_console()) as bar:
-        found = search(plan, out, bar, told)
+        found = search(plan, out, bar, told, cluster)
     if as_json:
         _print_json({"out": str(out), **found.to_json()})
         return

@@ -6,8 +6,9 @@ OfframpError
 │   ├── ConfigError      a recipe, a field, a name, a value
 │   ├── ModelError       a model folder or a backbone that cannot be loaded
 │   └── MissingExtra     an optional dependency that is not installed
-└── TrainingError        the run cannot go on; the command line exits with 1
-    └── NotFinite        a loss or a gradient is not a number
+├── TrainingError        the run cannot go on; the command line exits with 1
+│   └── NotFinite        a loss or a gradient is not a number
+└── ClusterError         workers of Ray were lost for good; the command line exits with 1
 
 KeyboardInterrupt
 └── Interrupted          the run was asked to stop, and its checkpoint is written; exits with 130 or 143
@@ -56,6 +57,10 @@ class NotFinite(TrainingError):
     def __init__(self, message: str, rows: Iterable[int]) -> None:
         super().__init__(message)
         self.rows = tuple(rows)
+
+
+class ClusterError(OfframpError):
+    """Work on Ray's workers cannot go on."""
 
 
 class Interrupted(KeyboardInterrupt):

@@ -15,13 +15,14 @@ import json
 import random
 import shutil
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
 from offramp.classifier import Classifier
+from offramp.cluster.session import Cluster
 from offramp.config import Config, changes, override, to_mapping
 from offramp.data.sources import Table
 from offramp.data.tokens import TruncationWarning
@@ -32,6 +33,7 @@ from offramp.optimise.journal import Watch
 from offramp.optimise.run_folder import fingerprint
 from offramp.report.importance import importance_bars
 from offramp.spaces import Range, Space
+from offramp.trials import Trials, trials
 
 STORE = "tune.db"
 STUDY = "tune"
@@ -94,39 +96,47 @@ class Plan:
 
 
 def tune(
-    plan: Plan, folder: Path, watch: Watch | None = None, told: Callable[[Trial, int], None] | None = None
+    plan: Plan,
+    folder: Path,
+    watch: Watch | None = None,
+    told: Callable[[Trial, int], None] | None = None,
+    cluster: Cluster | None = None,
 ) -> Search:
     """Run the trials that are missing and write what was found; `told` hears of each trial and of how many there are.
 
     A trial whose training breaks off, or whose settings do not go together, counts as one without a score; where no
-    trial has a score, its reason is raised.
+    trial has a score, its reason is raised. On a `cluster` several trials are under way at a time, and nobody watches
+    their updates; the store is this process' alone, so a search may go on with a cluster or without.
     """
     optuna = _optuna()
     with held(folder):
-        return _searched(optuna, plan, folder, watch, told)
+        study = _open(optuna, plan, folder)
+        with trials(_score, plan, watch, cluster) as under_way:
+            _run(optuna, study, plan, folder, under_way, told)
+        return _found(optuna, study, plan, folder)
 
 
-def _searched(
-    optuna: Any, plan: Plan, folder: Path, watch: Watch | None, told: Callable[[Trial, int], None] | None
-) -> Search:
-    study = _open(optuna, plan, folder)
-    last: Exception | None = None
-    while (done := len(_ended(optuna, study))) < plan.wanted():
-        number, settings = _next(optuna, study, plan)
-        try:
-            score: float | None = _score(plan, settings, _home(folder, number), watch, first=done == 0)
-        except (TrainingError, ConfigError) as error:
-            if isinstance(error.__cause__, OSError):
-                raise  # a full disk is no fault of the settings; the trial can go on later
-            score, last = None, error
-        state = optuna.trial.TrialState.FAIL if score is None else optuna.trial.TrialState.COMPLETE
-        study.tell(number, score, state)
+def _run(
+    optuna: Any, study: Any, plan: Plan, folder: Path, trials: Trials, told: Callable[[Trial, int], None] | None
+) -> None:
+    while True:
+        while trials.room and (begun := len(_ended(optuna, study)) + len(trials.under_way)) < plan.wanted():
+            number, settings = _next(optuna, study, plan, trials.under_way)
+            trials.begin(number, settings, _home(folder, number), begun == 0)
+        if not trials.under_way:
+            return
+        settings_of = dict(trials.under_way)
+        number, found = trials.ended()
+        if found.stops and found.error is not None:
+            raise found.error
+        state = optuna.trial.TrialState.FAIL if found.score is None else optuna.trial.TrialState.COMPLETE
+        study.tell(number, found.score, state)
         shutil.rmtree(_home(folder, number), ignore_errors=True)
         if told:
-            told(Trial(number, settings, score), plan.wanted())
-        if last is not None and not _scored(optuna, study) and len(_ended(optuna, study)) >= min(3, plan.wanted()):
-            raise last  # three times in a row is no accident
-    return _found(optuna, study, plan, folder)
+            told(Trial(number, dict(settings_of[number]), found.score), plan.wanted())
+        ended = len(_ended(optuna, study))
+        if found.error is not None and not _scored(optuna, study) and ended >= min(3, plan.wanted()):
+            raise found.error  # three times in a row is no accident
 
 
 def best_config(plan: Plan, search: Search) -> Config:
@@ -164,9 +174,11 @@ def _score(plan: Plan, settings: Mapping[str, Any], home: Path, watch: Watch | N
     return mean(scores)
 
 
-def _next(optuna: Any, study: Any, plan: Plan) -> tuple[int, dict[str, Any]]:
-    """The trial that a kill left under way, or a new one."""
+def _next(optuna: Any, study: Any, plan: Plan, busy: Container[int]) -> tuple[int, dict[str, Any]]:
+    """The trial that a kill left under way, which is none of the `busy` ones, or a new one."""
     for trial in study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.RUNNING,)):
+        if trial.number in busy:
+            continue
         if trial.params.keys() == plan.space.fields.keys():
             return trial.number, dict(trial.params)
         study.tell(trial.number, state=optuna.trial.TrialState.FAIL)  # killed while it was being proposed
@@ -186,7 +198,8 @@ def _untried(optuna: Any, study: Any, plan: Plan) -> dict[str, Any]:
     lists = [values for values in plan.space.fields.values() if isinstance(values, tuple)]
     combinations = [dict(zip(keys, values, strict=True)) for values in itertools.product(*lists)]
     random.Random(plan.config.optimise.seed).shuffle(combinations)
-    tried = [trial.params for trial in _ended(optuna, study)]
+    under_way = study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.RUNNING,))
+    tried = [trial.params for trial in (*_ended(optuna, study), *under_way)]
     return next(one for one in combinations if one not in tried)
 
 

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from offramp.data.sources import read, stream
+from offramp.data.sources import read, span, stream
 from offramp.errors import DataError
 from offramp.types import Example
 
@@ -252,6 +252,24 @@ def test_an_empty_plain_file_is_named(write: Write) -> None:
 def test_a_file_with_a_header_only_is_named(write: Write, name: str, content: str) -> None:
     with pytest.raises(DataError, match=rf"at least one row. Found none in {name}"):
         read(write(name, content))
+
+
+@pytest.mark.parametrize(("first", "stop"), [(0, 1), (0, 5000), (700, 701), (999, 2100), (1024, 2048), (4990, 5000)])
+@pytest.mark.parametrize("group", [300, 5000])
+def test_a_span_of_a_parquet_file_is_that_part_of_its_stream(tmp_path: Path, first: int, stop: int, group: int) -> None:
+    frame = pd.DataFrame({"label": 1, "text": [f"text {n}" for n in range(5000)]})
+    frame.to_parquet(tmp_path / "a.parquet", row_group_size=group)
+    assert list(span(tmp_path / "a.parquet", first, stop)) == list(stream(tmp_path / "a.parquet"))[first:stop]
+
+
+def test_a_bad_row_of_a_span_is_named_as_in_the_whole_file(tmp_path: Path) -> None:
+    pd.DataFrame({"text": ["a"] * 1500 + [" "] + ["b"] * 900}).to_parquet(tmp_path / "a.parquet", row_group_size=400)
+    with pytest.raises(DataError) as whole:
+        list(stream(tmp_path / "a.parquet"))
+    with pytest.raises(DataError) as part:
+        list(span(tmp_path / "a.parquet", 1300, 2300))
+    assert str(part.value) == str(whole.value)
+    assert "a.parquet, row 1501" in str(part.value)
 
 
 def test_a_parquet_file_without_rows_is_named(tmp_path: Path) -> None:

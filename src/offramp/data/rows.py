@@ -60,6 +60,7 @@ class Rows:
     columns: tuple[str, ...] | None  # None: a row holds its one or two texts and then its label, whatever is picked
     pick: Callable[[tuple[str, ...]], Iterator[Row]]
     order: tuple[str, ...] = ()  # the labels by class number, where the source has an order of its own
+    count: int | None = None  # how many there are, where the source says so before they are read
 
 
 def rows_of(source: Source) -> Rows:
@@ -167,7 +168,8 @@ def _mapping_rows(items: Iterator[tuple[int, object]], name: str, unit: str) -> 
     return Rows(name, unit, tuple(str(column) for column in mapping(*first)), pick)
 
 
-def _parquet_rows(source: str | Path) -> Rows:
+def parquet_rows(source: str | Path, first: int = 0, stop: int | None = None) -> Rows:
+    """The rows of a Parquet file from `first`, counted from 0, to before `stop`; row groups before are not read."""
     import pyarrow as pa
     from pyarrow import parquet
 
@@ -186,16 +188,30 @@ def _parquet_rows(source: str | Path) -> Rows:
         raise broken(error) from error
 
     def pick(wanted: tuple[str, ...]) -> Iterator[Row]:
-        number = 0
+        groups, end = _row_groups(file.metadata, first)
         try:
-            for batch in file.iter_batches(batch_size=1024, columns=list(wanted)):
-                for values in zip(*(batch.column(column).to_pylist() for column in wanted), strict=True):
-                    number += 1
-                    yield number, values
+            for batch in file.iter_batches(batch_size=1024, row_groups=groups, columns=list(wanted)):
+                begin, end = end, end + len(batch)
+                low = min(max(first, begin), end)
+                part = batch.slice(low - begin, max(0, min(end, stop or end) - low))
+                yield from enumerate(zip(*(part.column(column).to_pylist() for column in wanted), strict=True), low + 1)
+                if stop and end >= stop:
+                    return
         except (pa.ArrowException, OSError) as error:
             raise broken(error) from error
 
-    return Rows(name, "row", tuple(file.schema_arrow.names), pick)
+    return Rows(name, "row", tuple(file.schema_arrow.names), pick, count=file.metadata.num_rows)
+
+
+def _row_groups(metadata: Any, first: int) -> tuple[list[int], int]:
+    """The row groups from the one that holds row `first`, and how many rows stand before them."""
+    before = 0
+    for group in range(metadata.num_row_groups):
+        size = metadata.row_group(group).num_rows
+        if before + size > first:
+            return list(range(group, metadata.num_row_groups)), before
+        before += size
+    return [], before
 
 
 def _dataset_rows(source: str | Path) -> Rows:
@@ -306,7 +322,7 @@ _READERS: dict[str, Callable[[str | Path], Rows]] = {
     ".jsonl": _json_rows,
     ".ndjson": _json_rows,
     ".json": _json_rows,
-    ".parquet": _parquet_rows,
+    ".parquet": parquet_rows,
 }
 
 

@@ -10,7 +10,7 @@ from typing import IO
 
 from offramp.data.files import file_lines, handle_name, lines_of, listed, name_of, not_found, path_of, shown
 from offramp.data.labels import as_label
-from offramp.data.rows import Row, Rows, Source, line_rows, reader_of, rows_of
+from offramp.data.rows import Row, Rows, Source, line_rows, parquet_rows, reader_of, rows_of
 from offramp.data.task_rows import is_task, task_rows
 from offramp.errors import DataError
 from offramp.types import Example, Label
@@ -74,6 +74,11 @@ def stream(source: str | Path | IO[str] | IO[bytes], *, text: Sequence[str] = ()
     else:
         rows = _rows(source)
     return (example for _, example in _examples(rows, text, None, False))
+
+
+def span(source: str | Path, first: int, stop: int, *, text: Sequence[str] = ()) -> Iterator[Example]:
+    """Texts to predict from some rows of a Parquet file: from `first`, counted from 0, to before `stop`."""
+    return (example for _, example in _examples(parquet_rows(source, first, stop), text, None, False))
 
 
 def _rows(source: Source) -> Rows:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from offramp.cluster.options import Address, OnRay, Workers, cluster_of
 from offramp.errors import UserError
 
 if TYPE_CHECKING:
@@ -46,11 +47,18 @@ def run_study(
     name: Name,
     scale: ScaleName = "cpu",
     results: Results = Path("results"),
-    jobs: Annotated[int, typer.Option(help="Runs at a time, in processes of their own.")] = 1,
-    threads: Annotated[int, typer.Option(help="Threads of each run; 0: the cores divided between the jobs.")] = 0,
+    jobs: Annotated[
+        int, typer.Option(help="Runs at a time, in processes of their own; with --ray, --workers says it.")
+    ] = 1,
+    threads: Annotated[
+        int, typer.Option(help="Threads of each run; 0: the cores divided between the jobs, or 1 with --ray.")
+    ] = 0,
     only: Annotated[str, typer.Option(help="Runs that are asked for, as VARIANT/TASK/SEED; * matches any.")] = "",
     limit: Annotated[int, typer.Option(help="Make at most this many runs; 0: all that are missing.")] = 0,
     resume: Annotated[bool, typer.Option("--resume", help="Go on where it was stopped, as without this.")] = False,
+    on_ray: OnRay = False,
+    address: Address = None,
+    workers: Workers = None,
     as_json: Json = False,
 ) -> None:
     """Make the runs that are missing; a killed run goes on, a finished study does nothing."""
@@ -58,7 +66,8 @@ def run_study(
 
     from offramp.study import runner as study
 
-    ended = study.run(study.load_study(name), scale, results, jobs, threads, only, limit, _say)
+    cluster = cluster_of(on_ray, address, workers, threads or None)
+    ended = study.run(study.load_study(name), scale, results, jobs, threads, only, limit, _say, cluster)
     if as_json:
         typer.echo(json.dumps({"study": name, "scale": scale, "results": str(results), **asdict(ended)}))
         return

@@ -1,7 +1,8 @@
-"""Runs of a study, one after the other here or several at a time in processes of their own.
+"""Runs of a study, one after the other here, several at a time in processes of their own, or on Ray's workers.
 
 Each process works through one run after the other with its share of the threads. Whoever runs holds a lock on the run's
-folder, so that two commands that want the same run make it once.
+folder, so that two commands that want the same run make it once. A run whose worker of Ray is lost is begun again on
+another one, which goes on from its checkpoint.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from typing import cast
 
+from offramp.cluster.session import Cluster, connected
+from offramp.cluster.tasks import Tasks
 from offramp.errors import Interrupted, OfframpError, TrainingError, UserError
 from offramp.study.lock import locked
 from offramp.study.plan import Run
@@ -39,8 +42,12 @@ class Outcome:
     misuse: bool = False  # the caller can mend it
 
 
-def perform_all(runs: Sequence[Run], results: Path, jobs: int, threads: int) -> Iterator[Outcome]:
+def perform_all(
+    runs: Sequence[Run], results: Path, jobs: int, threads: int, cluster: Cluster | None = None
+) -> Iterator[Outcome]:
     """The outcomes as they come; each run's result is written when its outcome is told."""
+    if cluster is not None:
+        return _on_ray(runs, results.resolve(), cluster)
     return _here(runs, results, threads) if jobs <= 1 else _in_processes(runs, results, jobs, threads)
 
 
@@ -112,6 +119,25 @@ def _in_processes(runs: Sequence[Run], results: Path, jobs: int, threads: int) -
             process.terminate() if pipe in busy else process.join()
         for process, _ in workers:
             process.join()
+
+
+def _on_ray(runs: Sequence[Run], results: Path, cluster: Cluster) -> Iterator[Outcome]:
+    waiting = list(reversed(runs))
+    with connected(cluster) as session:
+        tasks = Tasks(session, _work)
+        while waiting or tasks.under_way:
+            while waiting and tasks.room:
+                tasks.begin(waiting[-1].name, waiting.pop(), results, cluster.threads)
+            yield tasks.ended()[1]
+
+
+def _work(run: Run, results: Path, threads: int) -> Outcome:
+    """What a worker of Ray does."""
+    warnings.simplefilter("ignore")
+    import torch
+
+    torch.set_num_threads(threads)
+    return attempt(run, results)
 
 
 def _start(results: Path, threads: int) -> tuple[SpawnProcess, Connection]:

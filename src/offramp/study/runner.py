@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+from offramp.cluster.session import Cluster
 from offramp.errors import ConfigError, DataError, TrainingError, UserError
 from offramp.study.files import load_study, studies
 from offramp.study.jobs import Outcome, perform_all
@@ -51,10 +52,12 @@ def run(
     only: str = "",
     limit: int = 0,
     say: Say = lambda _: None,
+    cluster: Cluster | None = None,
 ) -> Ended:
     """Make what is missing of a study.
 
-    `jobs` processes work at a time, with `threads` threads each (0: the cores divided between them). `only` is
+    `jobs` processes work at a time, with `threads` threads each (0: the cores divided between them); a `cluster` says
+    itself how many of its workers there are, and how many threads they have. `only` is
     VARIANT/TASK/SEED, where a part may be `*` or a pattern and parts at the end may be left out. `limit` is how many
     runs are made at most; 0: all.
     """
@@ -75,7 +78,7 @@ def run(
     chosen = list(first.values())[: limit or None]
     made = 0
     wrong: list[Outcome] = []
-    outcomes = perform_all(chosen, folder, jobs, threads or _share(jobs)) if chosen else iter(())
+    outcomes = perform_all(chosen, folder, jobs, threads or _share(jobs), cluster) if chosen else iter(())
     for number, outcome in enumerate(outcomes, 1):
         say(f"[{number}/{len(chosen)}] {_told(outcome, folder)}")
         if outcome.error and outcome.misuse:
