@@ -32,12 +32,13 @@ STAGES = {
 ABOVE = {"study"}
 """Folders that sit on top of the stages."""
 
-BASE = {"__init__", "config", "disk", "errors", "lock", "sealed", "types"}
+BASE = {"__init__", "config", "disk", "errors", "lock", "reading", "sealed", "types"}
 
 MAY_IMPORT: dict[str, set[str]] = {
     "__init__": set(),
     "errors": set(),
     "types": set(),
+    "reading": set(),
     "config": {"errors"},
     "disk": set(),
     "lock": {"errors"},
@@ -45,9 +46,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "data": BASE,
     "encoder": BASE | {"data"},
     "exits": BASE | {"encoder"},
-    "objectives": {"errors", "types"},
+    "objectives": {"errors", "reading", "types"},
     "optimise": BASE | {"data", "exits", "objectives"},
-    "policies": {"errors", "types"},
+    "policies": {"errors", "reading", "types"},
     "report": BASE | {"data", "encoder", "exits", "objectives", "policies"},
     "runtime": BASE | {"data", "exits", "policies"},
     "serve": BASE | {"classifier", "data", "optimise", "policies", "report", "runtime"},
@@ -55,6 +56,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "sample_weights": BASE | {"data", "objectives"},
     "preparation": BASE | {"data", "exits", "objectives"},
     "calibration": BASE | {"data", "policies", "runtime"},
+    "predictions": BASE | {"policies"},
     "speed_curve": BASE | {"data", "report", "runtime"},
     "beginning": BASE | {"data", "encoder", "exits", "optimise", "preparation"},
     "growing": BASE | {"data", "encoder"},
@@ -65,14 +67,16 @@ MAY_IMPORT: dict[str, set[str]] = {
     "hugging_face": BASE | set(STAGES) - {"serve"} | {"beginning", "classifier", "preparation"},
     "classifier": BASE
     | set(STAGES) - {"serve"}
-    | {"beginning", "calibration", "growing", "preparation", "sample_weights", "speed_curve"},
+    | {"beginning", "calibration", "growing", "predictions", "preparation", "sample_weights", "speed_curve"},
     "progress": BASE,
     "spaces": BASE,
     "tuning": BASE | {"classifier", "data", "optimise", "report", "spaces"},
     "demo": set(),
     "process": {"errors"},
     "study": BASE | set(STAGES) - {"serve"} | {"classifier", "preparation"},
-    "cli": BASE | set(STAGES) | {"classifier", "demo", "hub_cli", "process", "progress", "spaces", "study", "tuning"},
+    "cli": BASE
+    | set(STAGES)
+    | {"classifier", "demo", "hub_cli", "predictions", "process", "progress", "spaces", "study", "tuning"},
 }
 """For each folder and module: which others of ours it may import. Its own folder is always allowed."""
 
@@ -85,6 +89,7 @@ LIBRARIES: dict[str, set[str]] = {
     "sealed": set(),
     "demo": set(),
     "types": {"torch"},
+    "reading": {"torch"},
     "objectives": {"torch"},
     "policies": {"torch"},
 }

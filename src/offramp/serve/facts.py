@@ -66,10 +66,7 @@ def promise(certificate: Certificate, point: DialPoint) -> str:
     if not point.thresholds:
         return ALL
     if not point.certified:
-        measured = f"{point.harms} of {certificate.certification} texts harmed"
-        measured += f", {point.mean_depth:.2f} of {certificate.layers} layers run"
-        if point.accuracy is not None and certificate.accuracy_full is not None:
-            measured += f", accuracy {point.accuracy:.4f} against {certificate.accuracy_full:.4f}"
+        measured = certificate.measurement(point.harms, point.mean_depth, point.accuracy)
         return f"Nothing is promised here; measured: {measured}."
     level = (1 - certificate.confidence) / certificate.tried
     here = replace(
