@@ -56,7 +56,6 @@ MAY_IMPORT: dict[str, set[str]] = {
     "sample_weights": BASE | {"data", "objectives"},
     "preparation": BASE | {"data", "exits", "objectives"},
     "calibration": BASE | {"data", "policies", "runtime"},
-    "predictions": BASE | {"policies"},
     "speed_curve": BASE | {"data", "report", "runtime"},
     "beginning": BASE | {"data", "encoder", "exits", "optimise", "preparation"},
     "growing": BASE | {"data", "encoder"},
@@ -67,16 +66,14 @@ MAY_IMPORT: dict[str, set[str]] = {
     "hugging_face": BASE | set(STAGES) - {"serve"} | {"beginning", "classifier", "preparation"},
     "classifier": BASE
     | set(STAGES) - {"serve"}
-    | {"beginning", "calibration", "growing", "predictions", "preparation", "sample_weights", "speed_curve"},
+    | {"beginning", "calibration", "growing", "preparation", "sample_weights", "speed_curve"},
     "progress": BASE,
     "spaces": BASE,
     "tuning": BASE | {"classifier", "data", "optimise", "report", "spaces"},
     "demo": set(),
     "process": {"errors"},
     "study": BASE | set(STAGES) - {"serve"} | {"classifier", "preparation"},
-    "cli": BASE
-    | set(STAGES)
-    | {"classifier", "demo", "hub_cli", "predictions", "process", "progress", "spaces", "study", "tuning"},
+    "cli": BASE | set(STAGES) | {"classifier", "demo", "hub_cli", "process", "progress", "spaces", "study", "tuning"},
 }
 """For each folder and module: which others of ours it may import. Its own folder is always allowed."""
 

@@ -40,7 +40,6 @@ from offramp.policies import POLICIES, policy
 from offramp.policies.certificate import Certificate
 from offramp.policies.patient_confidence import PATIENCE
 from offramp.policies.scored import Scored
-from offramp.predictions import Answered, Prediction, SetPrediction, predictions, set_predictions
 from offramp.preparation import (
     as_examples,
     as_table,
@@ -60,6 +59,7 @@ from offramp.runtime import certified
 from offramp.runtime.certified import Certified
 from offramp.runtime.engine import Engine, answers, pool, run
 from offramp.runtime.exported import Comparison, export, is_exported, load_exported, refuse
+from offramp.runtime.predictions import Answered, Prediction, SetPrediction, predictions, set_predictions
 from offramp.runtime.sweep import Make
 from offramp.runtime.torch_engine import TorchEngine, set_threads
 from offramp.sample_weights import ClassWeight, check_class_weight, check_objective, weighted

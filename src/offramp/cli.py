@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from offramp.classifier import Classifier
     from offramp.data.sources import Table
     from offramp.optimise.loop import Result
-    from offramp.predictions import Answered
     from offramp.report.curve import Curve
     from offramp.report.exit_map import ExitMap
     from offramp.report.metrics import Evaluation
     from offramp.report.set_metrics import SetEvaluation
+    from offramp.runtime.predictions import Answered
 
 app = typer.Typer(
     name="offramp",
@@ -505,7 +505,7 @@ def _write_report(
 
 def _answer(classifier: Classifier, found: Answered) -> str:
     """The label, or all labels of a set with the separator between them."""
-    from offramp.predictions import SetPrediction
+    from offramp.runtime.predictions import SetPrediction
 
     if isinstance(found, SetPrediction):
         return classifier.config_.data.label_separator.join(map(str, found.labels))

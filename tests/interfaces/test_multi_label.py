@@ -20,11 +20,11 @@ from offramp import Classifier
 from offramp.data.sources import Table, read
 from offramp.errors import ConfigError, DataError
 from offramp.policies.evidence import LABEL_DROP
-from offramp.predictions import SetPrediction
 from offramp.preparation import as_table
 from offramp.reading import answers
 from offramp.report.set_metrics import SetEvaluation
 from offramp.runtime.engine import pool
+from offramp.runtime.predictions import SetPrediction
 from offramp.types import Example
 
 LABELS = ("bad", "fine", "good")

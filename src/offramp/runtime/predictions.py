@@ -1,4 +1,4 @@
-"""What a model answers: a label, or a set of them, how surely, and where the text left."""
+"""MODEL -> FAST MODEL: what a decision says: a label, or a set of them, how surely, and where the text left."""
 
 from __future__ import annotations
 
