@@ -106,10 +106,11 @@ class Answerer:
             told[depth] = (answers(output.logits, sets).tolist(), sure.tolist(), far.tolist())
         for text in range(texts):
             every = []
-            for depth, (best, sure, far) in told.items():
-                label = None if sets else names[best[text]]
-                given = [name for name, has in zip(names, best[text], strict=True) if has] if sets else None
-                every.append(ExitAnswer(depth, depth in trained, label, sure[text], far[text], given))
+            for depth, (given, likely, apart) in told.items():
+                best = given[text]
+                label = None if sets else names[best]
+                labels = [name for name, has in zip(names, best, strict=True) if has] if sets else None
+                every.append(ExitAnswer(depth, depth in trained, label, likely[text], apart[text], labels))
             yield every
 
 
