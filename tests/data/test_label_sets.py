@@ -71,9 +71,9 @@ def test_lists_and_frames_give_the_same(given: Any) -> None:
 
 
 def test_a_set_holds_each_label_once_and_a_python_set_has_a_fixed_order() -> None:
-    assert as_label_set("b|a|b") == ("b", "a")
-    assert as_label_set({"b", "a", "c"}) == ("a", "b", "c")
-    assert as_label_set([2.0, np.int64(3), True]) == (2, 3, "True")
+    assert as_label_set("b|a|b", "|") == ("b", "a")
+    assert as_label_set({"b", "a", "c"}, "|") == ("a", "b", "c")
+    assert as_label_set([2.0, np.int64(3), True], "|") == (2, 3, "True")
 
 
 @pytest.mark.parametrize("value", [["a", ["b"]], ["a", None], "a||b", {"a": 1}, 2.5])

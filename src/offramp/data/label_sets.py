@@ -10,17 +10,14 @@ import numpy as np
 from offramp.data.labels import as_label
 from offramp.types import Label
 
-SEPARATOR = "|"
-"""Between the labels of a set that is written as one string, unless told."""
 
-
-def as_label_set(value: object, separator: str = SEPARATOR) -> tuple[Label, ...] | None:
+def as_label_set(value: object, separator: str) -> tuple[Label, ...] | None:
     """The labels a cell holds, each once: a list of them, one of them, or a string with `separator` between them.
 
     An empty list or a blank string is the empty set. None for what is no set of labels, such as a missing cell.
 
-    >>> as_label_set("delivery | billing"), as_label_set(["a", 2]), as_label_set(""), as_label_set(None)
-    (('delivery', 'billing'), ('a', 2), (), None)
+    >>> [as_label_set(value, "|") for value in ("delivery | billing", ["a", 2], "", None)]
+    [('delivery', 'billing'), ('a', 2), (), None]
     """
     if isinstance(value, str):
         pieces = value.split(separator) if separator else [value]

@@ -48,11 +48,11 @@ class Labels:
 
     def index(self, label: Label) -> int:
         """The class number of a label; "3" from a CSV file finds 3 from a Parquet file."""
-        return self._number(label, "")
+        return self._number(label)
 
     def encode(self, labels: Iterable[Label], where: Callable[[int], str] | None = None) -> list[int]:
         """The class numbers of labels; `where` (such as `Table.where`) lets an error name file and line."""
-        return [self._number(label, f" in {where(row)}" if where else "") for row, label in enumerate(labels)]
+        return [self._number(label, row, where) for row, label in enumerate(labels)]
 
     def encode_sets(
         self, sets: Iterable[Iterable[Label]], where: Callable[[int], str] | None = None
@@ -64,8 +64,7 @@ class Labels:
         """
         rows = []
         for row, own in enumerate(sets):
-            place = f" in {where(row)}" if where else ""
-            numbers = {self._number(label, place) for label in own}
+            numbers = {self._number(label, row, where) for label in own}
             rows.append([int(number in numbers) for number in range(len(self))])
         return rows
 
@@ -77,10 +76,10 @@ class Labels:
     def _numbers(self) -> dict[str, int]:
         return {str(name): number for number, name in enumerate(self.names)}
 
-    def _number(self, label: Label, place: str) -> int:
+    def _number(self, label: Label, row: int = 0, where: Callable[[int], str] | None = None) -> int:
         number = self._numbers.get(str(label))
         if number is None:
-            raise DataError(self._unseen(label, place))
+            raise DataError(self._unseen(label, f" in {where(row)}" if where else ""))
         return number
 
     def _unseen(self, label: object, place: str) -> str:
