@@ -32,12 +32,13 @@ STAGES = {
 ABOVE = {"cluster", "study"}
 """Folders that sit on top of the stages."""
 
-BASE = {"__init__", "config", "disk", "errors", "lock", "sealed", "types"}
+BASE = {"__init__", "config", "disk", "errors", "lock", "reading", "sealed", "types"}
 
 MAY_IMPORT: dict[str, set[str]] = {
     "__init__": set(),
     "errors": set(),
     "types": set(),
+    "reading": set(),
     "config": {"errors"},
     "disk": set(),
     "lock": {"errors"},
@@ -45,9 +46,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "data": BASE,
     "encoder": BASE | {"data"},
     "exits": BASE | {"encoder"},
-    "objectives": {"errors", "types"},
+    "objectives": {"errors", "reading", "types"},
     "optimise": BASE | {"data", "exits", "objectives"},
-    "policies": {"errors", "types"},
+    "policies": {"errors", "reading", "types"},
     "report": BASE | {"data", "encoder", "exits", "objectives", "policies"},
     "runtime": BASE | {"data", "exits", "policies"},
     "serve": BASE | {"classifier", "data", "optimise", "policies", "report", "runtime"},
@@ -89,6 +90,7 @@ LIBRARIES: dict[str, set[str]] = {
     "sealed": set(),
     "demo": set(),
     "types": {"torch"},
+    "reading": {"torch"},
     "objectives": {"torch"},
     "policies": {"torch"},
 }

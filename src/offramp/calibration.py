@@ -18,10 +18,10 @@ from offramp.data.seen import count_seen
 from offramp.data.sources import Table
 from offramp.data.tokens import Tokens
 from offramp.errors import ConfigError, DataError, unknown_name
-from offramp.policies import POLICIES, policy
+from offramp.policies import POLICIES, check_sets, policy
 from offramp.policies.calibrate import FINALISTS, Calibration, calibrate_best
 from offramp.policies.certificate import Certificate
-from offramp.policies.evidence import DISAGREEMENT, DROP, Scores, differs, drops, evidence
+from offramp.policies.evidence import DISAGREEMENT, DROP, LABEL_DROP, Scores, differs, drops, evidence
 from offramp.policies.learned import Learned, fit_heads
 from offramp.policies.patient_confidence import PATIENCE
 from offramp.policies.prior import fit_prior
@@ -29,10 +29,13 @@ from offramp.policies.replay import Pooled, scores
 from offramp.policies.scored import Scored
 from offramp.policies.terms import Terms
 from offramp.policies.terms import divide as divided
+from offramp.reading import SET, answers
 from offramp.runtime.certified import Certified, digest
 from offramp.runtime.engine import Engine, pool
 from offramp.types import Batch, ExitOutput
 
+Truth = Sequence[int] | Sequence[Sequence[int]]
+"""The class of each text, or of sets of labels its row of 0 and 1."""
 AUTO = "auto"
 SCORED = tuple(name for name, kind in POLICIES.items() if issubclass(kind, Scored))
 REMEMBERING = ("patience", "patient-confidence", "vote")
@@ -46,6 +49,7 @@ class Request:
     risk: str
     terms: Terms
     policy: str = AUTO
+    sets: bool = False  # whether each text has a set of labels
 
     @classmethod
     def of(
@@ -55,12 +59,15 @@ class Request:
         confidence: float,
         budget_layers: float | None,
         policy: str,
+        sets: bool = False,
     ) -> Request:
         """A checked request; with nothing asked, a drop of at most one point."""
         if max_drop is not None and max_disagreement is not None:
             raise ConfigError("There should be one risk, a drop in accuracy or a disagreement. Found both.")
         if policy != AUTO and policy not in SCORED:
             raise unknown_name("policy that can be calibrated", policy, (AUTO, *SCORED))
+        if sets and policy != AUTO:
+            check_sets(policy)
         if not 0 < confidence < 1:
             raise ConfigError(f"`confidence` should be between 0 and 1, both excluded. Found {confidence:g}.")
         asked = max_drop if max_disagreement is None else max_disagreement
@@ -72,17 +79,23 @@ class Request:
         if budget_layers is not None and not 0 < budget_layers < math.inf:
             raise ConfigError(f"`budget_layers` should be above 0. Found {budget_layers:g}.")
         terms = Terms(epsilon=asked, delta=1 - confidence, budget=budget_layers)
-        return cls(DROP if max_disagreement is None else DISAGREEMENT, terms, policy)
+        lost = LABEL_DROP if sets else DROP
+        return cls(lost if max_disagreement is None else DISAGREEMENT, terms, policy, sets)
 
     @property
     def policies(self) -> tuple[str, ...]:
         """The policies that are tried."""
-        return SCORED if self.policy == AUTO else (self.policy,)
+        if self.policy != AUTO:
+            return (self.policy,)
+        if not self.sets:
+            return SCORED
+        # Of sets, `margin` says what `confidence` says: trying both would only share out the confidence.
+        return tuple(name for name in SCORED if POLICIES[name].takes_sets and name != "margin")
 
     @property
     def needs_labels(self) -> bool:
         """Whether the texts must have labels."""
-        return self.risk == DROP
+        return self.risk != DISAGREEMENT
 
 
 class SeenTexts(UserWarning):
@@ -109,7 +122,7 @@ def check_unseen(seen: Tensor, data: Table) -> None:
 def certify(
     engine: Engine,
     tokens: Tokens,
-    truth: Sequence[int] | None,
+    truth: Truth | None,
     request: Request,
     data: str,
     batch_size: int,
@@ -128,6 +141,8 @@ def certify(
     pooled = pool(engine, tokens, batch_size, [*exits, engine.depth])
     chosen, calibration, tensors = choose(pooled, truth, request)
     settings: dict[str, int | float | str] = {"patience": PATIENCE} if chosen == "patient-confidence" else {}
+    if request.sets:
+        settings["labels"] = SET
     if tensors:
         settings["fitted"] = digest(tensors)
     certificate = Certificate.of(
@@ -144,20 +159,25 @@ def certify(
     return Certified(certificate, tensors, calibration.dial)
 
 
-def choose(pooled: Pooled, truth: Sequence[int] | None, request: Request) -> tuple[str, Calibration, dict[str, Tensor]]:
+def choose(pooled: Pooled, truth: Truth | None, request: Request) -> tuple[str, Calibration, dict[str, Tensor]]:
     """The policy of a request, its calibration and what was fitted for it, from what all exits say of the texts."""
     *below, last = sorted(pooled.outputs)
     exits, names = tuple(below), request.policies
-    answers = np.stack([pooled.outputs[depth].logits.argmax(dim=1).numpy() for depth in (*exits, last)])
-    right = None if truth is None else answers == np.asarray(truth)  # (E + 1, N)
-    harm = differs(answers) if request.risk == DISAGREEMENT else drops(_given(right))
+    logits = [pooled.outputs[depth].logits for depth in (*exits, last)]
+    given = np.stack([answers(each, request.sets).numpy() for each in logits])  # (E + 1, N) or (E + 1, N, C)
+    told = None if truth is None else given == np.asarray(truth)  # decision by decision
+    right = told if told is None or told.ndim == 2 else told.all(axis=2)  # (E + 1, N)
+    harm: NDArray[np.bool_] = differs(given) if request.risk == DISAGREEMENT else drops(_given(told))
+    if request.sets:
+        # One label is enough for a set to be another one; right and wrong are told label by label.
+        harm = np.any(harm, axis=2) if request.risk == DISAGREEMENT else np.moveaxis(harm, 2, 0)  # (E, N) or (C, E, N)
     known = evidence(harm, exits, last, right=right)
     # Where there are no labels, to be right is to say what the last exit says.
-    wanted = torch.from_numpy(answers[-1] if truth is None else np.asarray(truth))  # (N,)
+    wanted = torch.from_numpy(given[-1] if truth is None else np.asarray(truth))  # (N,)
     selection = _selection(len(wanted), request)
     fitted = _fit(names, rows_of(pooled, selection), wanted[torch.from_numpy(selection)], exits)
     chosen, calibration = calibrate_best(
-        {name: _scores(name, pooled, exits, fitted.get(name)) for name in names}, known, request.terms
+        {name: _scores(name, pooled, exits, fitted.get(name), request.sets) for name in names}, known, request.terms
     )
     return chosen, calibration, dict(fitted.get(chosen, {})) if calibration.thresholds else {}
 
@@ -177,8 +197,10 @@ def _fit(names: Sequence[str], pooled: Pooled, wanted: Tensor, exits: Sequence[i
     return found
 
 
-def _scores(name: str, pooled: Pooled, exits: tuple[int, ...], tensors: Mapping[str, Tensor] | None) -> Scores:
-    made = policy(name, {}, patience=PATIENCE, tensors=tensors)
+def _scores(
+    name: str, pooled: Pooled, exits: tuple[int, ...], tensors: Mapping[str, Tensor] | None, sets: bool
+) -> Scores:
+    made = policy(name, {}, patience=PATIENCE, tensors=tensors, sets=sets)
     assert isinstance(made, Scored)
     return partial(scores, made, pooled) if name in REMEMBERING else scores(made, pooled, exits)
 
@@ -203,7 +225,7 @@ def _given(right: NDArray[np.bool_] | None) -> NDArray[np.bool_]:
     return right
 
 
-def _sha256(tokens: Tokens, truth: Sequence[int] | None) -> str:
+def _sha256(tokens: Tokens, truth: Truth | None) -> str:
     """Of the texts as the model sees them, and of their labels."""
     found = hashlib.sha256(np.ascontiguousarray(tokens.ids).tobytes())
     found.update(np.ascontiguousarray(tokens.offsets).tobytes())

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,7 @@ from offramp.calibration import SCORED, Request, certify, check_unseen
 from offramp.config import DEFAULT_RECIPE, Config, DataConfig, ExitsConfig, changes, load_recipe, override
 from offramp.data.labels import Labels
 from offramp.data.seen import digests
-from offramp.data.sources import Table, read
+from offramp.data.sources import Table, columns, read
 from offramp.data.tokens import CHUNK, Tokens, warn_of_cuts
 from offramp.errors import ConfigError, DataError, ModelError, NotFinite, TrainingError, unknown_name
 from offramp.exits import checkpoint
@@ -46,16 +45,21 @@ from offramp.preparation import (
     as_table,
     divide,
     encode,
+    encode_sets,
     first_objective,
     second_objective,
     tokenise,
 )
+from offramp.reading import ONE, SET, alike, probabilities
+from offramp.reading import answers as answers_of
 from offramp.report.curve import Curve
 from offramp.report.metrics import Evaluation, scores
+from offramp.report.set_metrics import SetEvaluation, set_scores
 from offramp.runtime import certified
 from offramp.runtime.certified import Certified
 from offramp.runtime.engine import Engine, answers, pool, run
 from offramp.runtime.exported import Comparison, export, is_exported, load_exported, refuse
+from offramp.runtime.predictions import Answered, Prediction, SetPrediction, predictions, set_predictions
 from offramp.runtime.sweep import Make
 from offramp.runtime.torch_engine import TorchEngine, set_threads
 from offramp.sample_weights import ClassWeight, check_class_weight, check_objective, weighted
@@ -63,16 +67,6 @@ from offramp.speed_curve import speed_curve
 from offramp.types import Decision, Example, Label, Policy
 
 Texts = Sequence[str] | Sequence[tuple[str, str]] | Sequence[Example]
-
-
-@dataclass(frozen=True, slots=True)
-class Prediction:
-    """What a text was answered, how surely, and where it left."""
-
-    label: Label
-    probability: float
-    depth: int
-    certified: bool = False  # by a policy whose risk is kept by a certificate
 
 
 class NotFitted(ModelError, NotFittedError):  # type: ignore[misc]
@@ -155,18 +149,19 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def fit(
         self,
         X: Any,
-        y: Sequence[Label],
-        validation: tuple[Any, Sequence[Label]] | None = None,
+        y: Sequence[Any],
+        validation: tuple[Any, Sequence[Any]] | None = None,
         sample_weight: Sequence[float] | None = None,
     ) -> Classifier:
-        """Fine-tune on texts (or pairs of texts) and their labels.
+        """Fine-tune on texts (or pairs of texts) and their labels; with `data.labels=set`, on lists of labels.
 
         A text counts in the cross entropy as much as its weight says; one of weight 0 is left out. Neither the
         contrast nor the validation score knows weights.
         """
+        separator = columns(self.config().data)["separator"]
         self.fit_table(
-            weighted(as_table(X, y, "training texts"), sample_weight, self.class_weight),
-            as_table(*validation, "validation texts") if validation is not None else None,
+            weighted(as_table(X, y, "training texts", separator), sample_weight, self.class_weight),
+            as_table(*validation, "validation texts", separator) if validation is not None else None,
         )
         return self
 
@@ -243,8 +238,9 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                     checkpoint.forget(folder)
             objective, training = first_objective(config, labels, learn), folder / "training" if folder else None
 
-            def score(truth: Sequence[int], predicted: Sequence[int]) -> float:
-                return scores(truth, predicted, len(labels)).value(config.optimise.metric)
+            def score(truth: Sequence[Any], predicted: Sequence[Any]) -> float:
+                told = set_scores(truth, predicted) if model.config.sets else scores(truth, predicted, len(labels))
+                return told.value(config.optimise.metric)
 
             with _bad_texts_kept(training, learn):
                 if config.compress.method == "none":
@@ -256,7 +252,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                     static = Static(config, objective, learn_tokens, held_tokens, score, tokenizer, training, watch)
                     model, result = static.run(model, resume)
         self._adopt(model, tokenizer, config)
-        self.held_out_, self.seen_ = read(held), digests([*learn, *held])
+        self.held_out_, self.seen_ = self._table(held), digests([*learn, *held])
         if folder:
             saved = SavedState(folder / "training")
             try:
@@ -282,7 +278,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if result is not None:
             claim(training, config, fingerprint(learn, held), resume=True)
             self._adopt(*checkpoint.load(folder))
-            self.held_out_, self.seen_ = read(held), checkpoint.load_seen(folder)
+            self.held_out_, self.seen_ = self._table(held), checkpoint.load_seen(folder)
             SavedState(training).remove()
             remove_stages(training)
         return result
@@ -295,6 +291,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.engine_, self.tokenizer_, self.config_ = engine, tokenizer, config
         self.labels_ = Labels(tuple(made_of.labels))
         self.classes_ = np.array(self.labels_.names)
+        self.sets_ = made_of.sets
         self.max_tokens_ = made_of.max_tokens
         self.windows_: dict[str, Any] = {"windows": made_of.windows, "overlap": made_of.overlap}
         self.certified_: Certified | None = None
@@ -302,26 +299,39 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     # --- prediction
 
-    def predict(self, X: Any) -> np.ndarray[Any, Any]:
-        """The label of each text."""
-        return np.array([p.label for p in self.decide(X)], dtype=self.classes_.dtype)
+    def predict(self, X: Any) -> Any:
+        """The label of each text, as an array; of sets of labels, a list of labels for each text."""
+        found = self.decide(X)
+        if self.sets_:
+            return [list(p.labels) for p in found if isinstance(p, SetPrediction)]
+        return np.array([p.label for p in found if isinstance(p, Prediction)], dtype=self.classes_.dtype)
 
     def predict_proba(self, X: Any) -> np.ndarray[Any, Any]:
-        """The probability of each class, by the exit where the text left, (texts, classes)."""
-        return np.asarray(torch.softmax(self._run(self._tokenise(X)).logits, dim=1))
+        """The probability of each class, by the exit where the text left, (texts, classes).
 
-    def decide(self, X: Any) -> list[Prediction]:
-        """Label, probability and depth of each text."""
+        Those of one label sum to 1; those of a set of labels are independent.
+        """
+        decision = self._run(self._tokenise(X))
+        return np.asarray(probabilities(decision.logits, self.sets_))
+
+    def score(self, X: Any, y: Sequence[Any], sample_weight: Sequence[float] | None = None) -> float:
+        """The accuracy; of sets of labels, the share of the texts whose whole set is right."""
+        self._check_fitted()
+        if not self.sets_:
+            return float(super().score(X, y, sample_weight))
+        truth = torch.tensor(self.truth(as_table(X, y, "texts", columns(self.config_.data)["separator"])))
+        right = alike(answers_of(self._run(self._tokenise(X)).logits, self.sets_), truth)
+        return float(np.average(right.numpy(), weights=sample_weight))
+
+    def decide(self, X: Any) -> list[Answered]:
+        """Label, probability and depth of each text; of sets of labels, all labels that it is given."""
         return self._answers(self._tokenise(X))
 
-    def _answers(self, tokens: Tokens) -> list[Prediction]:
-        decision = self._run(tokens)
-        top, index = torch.softmax(decision.logits, dim=1).max(dim=1)
-        names, sure = self.labels_.names, self._is_certified()
-        found = zip(index.tolist(), top.tolist(), decision.depth.tolist(), strict=True)
-        return [Prediction(names[i], p, d, sure) for i, p, d in found]
+    def _answers(self, tokens: Tokens) -> list[Answered]:
+        decision, made = self._run(tokens), set_predictions if self.sets_ else predictions
+        return made(decision, self.labels_.names, self._is_certified())
 
-    def stream(self, examples: Iterable[Example], chunk: int = CHUNK) -> Iterator[Prediction]:
+    def stream(self, examples: Iterable[Example], chunk: int = CHUNK) -> Iterator[Answered]:
         """Predictions in the order of the texts, a chunk at a time: memory does not grow.
 
         One warning at the end counts the texts that were cut.
@@ -334,7 +344,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         finally:
             self.warn_of_cuts(cuts, texts)
 
-    def chunks(self, examples: Iterable[Example], chunk: int = CHUNK) -> Iterator[tuple[list[Prediction], int]]:
+    def chunks(self, examples: Iterable[Example], chunk: int = CHUNK) -> Iterator[tuple[list[Answered], int]]:
         """The predictions of so many texts at a time, and how many of these texts were cut."""
         if chunk < 1:
             raise ConfigError(f"`chunk` should be 1 or more. Found {chunk}.")
@@ -348,26 +358,32 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if cuts:
             warn_of_cuts(cuts, texts, self.max_tokens_ * self.windows_["windows"])
 
-    def evaluate(self, data: Table) -> Evaluation:
+    def evaluate(self, data: Table) -> Evaluation | SetEvaluation:
         """Scores under the policy, and of every exit on its own."""
         self._check_fitted()
         truth = self.truth(data)
         tokens = self._tokenise(data.examples)
         decision = self._run(tokens)
-        return Evaluation.of(
+        kind: type[Evaluation] | type[SetEvaluation] = SetEvaluation if self.sets_ else Evaluation
+        return kind.of(
             truth,
-            decision.logits.argmax(dim=1).tolist(),
+            answers_of(decision.logits, self.sets_).tolist(),
             decision.depth.tolist(),
-            answers(self.engine_, tokens, self.batch_size),
+            answers(self.engine_, tokens, self.batch_size, self.sets_),
             self.engine_.trained,
             self.engine_.depth,
             list(self.labels_.names),
             self.policy_in_force(),
         )
 
-    def truth(self, data: Table) -> list[int]:
-        """The class numbers of labelled texts; a classifier that grew exits also knows its labels by their numbers."""
+    def truth(self, data: Table) -> list[Any]:
+        """The class numbers of labelled texts, or their rows of 0 and 1 where they have sets of labels.
+
+        A classifier that grew exits also knows its labels by their numbers.
+        """
         self._check_fitted()
+        if self.sets_:
+            return encode_sets(self.labels_, data)
         grown = self.config_.optimise.strategy == "grow"
         return encode(self.labels_, spelled(data, self.labels_.names) if grown else data)
 
@@ -385,7 +401,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         name, make = self._swept(policy)
         truth = self.truth(data)
         tokens = self._tokenise(data.examples, warn=False)  # whoever asks has evaluated these texts
-        return speed_curve(self.engine_, tokens, truth, name, make, self.certified_, self.batch_size)
+        return speed_curve(self.engine_, tokens, truth, name, make, self.certified_, self.batch_size, self.sets_)
 
     # --- policy
 
@@ -403,7 +419,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         With neither a drop, nor a disagreement, nor a budget, the drop is at most 0.01. A disagreement needs no labels.
         """
         self._check_fitted()
-        request = Request.of(max_drop, max_disagreement, confidence, budget_layers, policy)
+        request = Request.of(max_drop, max_disagreement, confidence, budget_layers, policy, self.sets_)
         truth = self.truth(data) if request.needs_labels else None
         if self.seen_ is not None:
             check_unseen(self.seen_, data)
@@ -452,9 +468,8 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if self.certified_ is not None and not self._is_named():
             return self.certified_.policy()
         fitted = None if self.certified_ is None else self.certified_.tensors_of(found["name"])
-        return policy(
-            found["name"], found.get("threshold", 1.0), found.get("depth", 0), found.get("patience", PATIENCE), fitted
-        )
+        patience = found.get("patience", PATIENCE)
+        return policy(found["name"], found.get("threshold", 1.0), found.get("depth", 0), patience, fitted, self.sets_)
 
     def _swept(self, name: str | None) -> tuple[str, Make]:
         """The policy that a curve is of, and how it is made with any thresholds."""
@@ -468,7 +483,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             patience = int(certified.certificate.settings.get("patience", PATIENCE))
 
         def make(thresholds: float | Mapping[int, float]) -> Scored:
-            made = policy(chosen, thresholds, patience=patience, tensors=fitted)
+            made = policy(chosen, thresholds, patience=patience, tensors=fitted, sets=self.sets_)
             assert isinstance(made, Scored)
             return made
 
@@ -492,6 +507,10 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _tokenise(self, X: Any, warn: bool = True) -> Tokens:
         self._check_fitted()
         return Tokens.of(self.tokenizer_, as_examples(X), self.max_tokens_, warn=warn, **self.windows_)
+
+    def _table(self, examples: list[Example]) -> Table:
+        """Examples of the training as a table."""
+        return read(examples, separator=columns(self.config_.data)["separator"])
 
     def _check_fitted(self) -> None:
         if not hasattr(self, "engine_"):
@@ -534,7 +553,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         truth = self.truth(data)
         if len(truth) != len(data.examples):
             raise DataError(f"Every text should have a label. Found {len(truth)} labels of {len(data.examples)} texts.")
-        return Comparison(self.engine_, self._tokenise(data.examples), truth, self.batch_size, most)
+        return Comparison(self.engine_, self._tokenise(data.examples), truth, self.batch_size, most, self.sets_)
 
     def _torch_model(self) -> MultiExitModel:
         self._check_fitted()
@@ -573,7 +592,8 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """A classifier around a model that was trained elsewhere; `parameters` are the constructor's."""
         made_of = model.config
         exits = ExitsConfig(made_of.exit_kind, size=made_of.exit_size, heads=made_of.exit_heads)
-        config = Config(recipe="elsewhere", exits=exits, data=DataConfig(max_length=made_of.max_tokens))
+        data = DataConfig(labels=SET if made_of.sets else ONE, max_length=made_of.max_tokens)
+        config = Config(recipe="elsewhere", exits=exits, data=data)
         classifier = cls(**parameters)
         classifier._adopt(model.train(False), tokenizer, config)
         return classifier
@@ -601,7 +621,7 @@ def _bad_texts_kept(training: Path | None, texts: Sequence[Example]) -> Iterator
 def _check_policy(config: Config) -> None:
     """Refuse a threshold that the policy cannot have, or a policy to be fitted, before the training and not after."""
     wanted = config.policy
-    policy(wanted.name, wanted.threshold, wanted.depth, wanted.patience)
+    policy(wanted.name, wanted.threshold, wanted.depth, wanted.patience, sets=config.data.labels == SET)
 
 
 def _mapped(settings: Mapping[str, Any] | Sequence[str] | None) -> dict[str, Any]:

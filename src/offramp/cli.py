@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from offramp.report.curve import Curve
     from offramp.report.exit_map import ExitMap
     from offramp.report.metrics import Evaluation
+    from offramp.report.set_metrics import SetEvaluation
+    from offramp.runtime.predictions import Answered
 
 app = typer.Typer(
     name="offramp",
@@ -244,7 +246,7 @@ def predict(
         if as_json:
             _print_json(asdict(found))
         else:
-            typer.echo(f"{found.label}\t{found.probability:.4f}\t{found.depth}")
+            typer.echo(f"{_answer(classifier, found)}\t{found.probability:.4f}\t{found.depth}")
 
 
 @app.command()
@@ -282,14 +284,14 @@ def tune(
     config = override(load_recipe(recipe), changed)
     searched = space_of(space, config)
 
-    from offramp.data.sources import read
+    from offramp.data.sources import columns, read
     from offramp.progress import ProgressBar
     from offramp.tuning import Plan, Trial
     from offramp.tuning import tune as search
 
-    columns: dict[str, Any] = {"text": config.data.text, "label": config.data.label}
-    held = read(validation, **columns) if validation else None
-    plan = Plan(config, searched, read(data, **columns), held, trials, seeds)
+    how = columns(config.data)
+    held = read(validation, **how) if validation else None
+    plan = Plan(config, searched, read(data, **how), held, trials, seeds)
 
     def told(trial: Trial, wanted: int) -> None:
         score = "broke off" if trial.score is None else f"{trial.score:.4f}"
@@ -360,7 +362,8 @@ def demo(
         _print_json({"out": str(out), "report": str(report), **record})
         return
     for question, answer in zip(QUESTIONS, answers, strict=True):
-        typer.echo(f"{answer.label:<15} {answer.probability:.2f}  depth {answer.depth}  {question}")
+        told = _answer(classifier, answer)
+        typer.echo(f"{told:<15} {answer.probability:.2f}  depth {answer.depth}  {question}")
     typer.echo("")
     _print_evaluation(evaluation)
     typer.echo(f"policy {certificate.policy}: {certificate.promises()}")
@@ -399,7 +402,7 @@ def _train(
     settings: list[str],
     resume: bool,
     overwrite: bool,
-) -> tuple[Result, Evaluation]:
+) -> tuple[Result, Evaluation | SetEvaluation]:
     """Train, save, validate, report."""
     from offramp.config import load_recipe, override
 
@@ -408,7 +411,7 @@ def _train(
     config = override(load_recipe(recipe), [*settings, *extra])
 
     from offramp.classifier import Classifier
-    from offramp.data.sources import read
+    from offramp.data.sources import columns, read
     from offramp.data.tokens import TruncationWarning
     from offramp.exits import checkpoint
     from offramp.optimise import processes
@@ -419,9 +422,9 @@ def _train(
         checkpoint.vacant(out, resume, overwrite)
     else:
         warnings.simplefilter("ignore")  # the first process warns
-    columns: dict[str, Any] = {"text": config.data.text, "label": config.data.label}
-    train_table = read(data, **columns)
-    validation_table = read(validation, **columns) if validation else None
+    how = columns(config.data)
+    train_table = read(data, **how)
+    validation_table = read(validation, **how) if validation else None
     classifier = Classifier(recipe, backbone, [*settings, *extra], seed)
     before = resume and checkpoint.is_model(out)
     try:
@@ -485,17 +488,16 @@ def _exits(classifier: Classifier, given: str | None) -> list[int] | None:
 def _read(
     classifier: Classifier, data: str, text: list[str] | None, label: str | None, labels_required: bool = True
 ) -> Table:
-    from offramp.data.sources import read
+    from offramp.data.sources import columns, read
 
-    columns = classifier.config_.data
-    return read(data, text=text or columns.text, label=label or columns.label, labels_required=labels_required)
+    return read(data, **columns(classifier.config_.data, text, label), labels_required=labels_required)
 
 
 def _write_report(
     file: Path,
     title: str,
     classifier: Classifier,
-    evaluation: Evaluation,
+    evaluation: Evaluation | SetEvaluation,
     model: Path,
     data: Table,
     map_depth: int | None = None,
@@ -525,8 +527,19 @@ def _write_report(
         raise UserError(f"The report should go to a file that can be written. Found `{file}`: {error}.") from error
 
 
+def _answer(classifier: Classifier, found: Answered) -> str:
+    """The label, or all labels of a set with the separator between them."""
+    from offramp.runtime.predictions import SetPrediction
+
+    if isinstance(found, SetPrediction):
+        return classifier.config_.data.label_separator.join(map(str, found.labels))
+    return str(found.label)
+
+
 def _check_map(classifier: Classifier, depth: int | None, report: Path | None) -> None:
     trained = classifier.engine_.trained
+    if depth is not None and classifier.sets_:
+        raise UserError("`--map` should be asked of a model that gives one label, which colours a text. Found sets.")
     if depth is not None and depth not in trained:
         possible = ", ".join(map(str, trained)) or "none"
         raise UserError(f"`--map` should be the depth of an exit that was trained: {possible}. Found {depth}.")
@@ -539,7 +552,7 @@ def _map(classifier: Classifier, data: Table, depth: int | None) -> ExitMap | No
     from offramp.report.exit_map import LEAST, chosen_depth, lay_out
 
     trained = classifier.engine_.trained
-    if depth is None and (len(data.examples) < LEAST or not trained):
+    if depth is None and (len(data.examples) < LEAST or not trained or classifier.sets_):
         return None
     chosen = depth or chosen_depth(list(trained))
     vectors, anchors = classifier.representations(data, chosen)
@@ -547,17 +560,16 @@ def _map(classifier: Classifier, data: Table, depth: int | None) -> ExitMap | No
     return lay_out(chosen, vectors.numpy(), anchors.numpy(), classifier.truth(data), names)
 
 
-def _print_evaluation(evaluation: Evaluation) -> None:
+def _print_evaluation(evaluation: Evaluation | SetEvaluation) -> None:
     from rich.console import Console
     from rich.table import Table as RichTable
 
-    typer.echo(
-        f"accuracy {evaluation.accuracy:.4f}  macro-F1 {evaluation.macro_f1:.4f}  Matthews {evaluation.mcc:.4f}\n"
-        f"{evaluation.n} texts, mean depth {evaluation.mean_depth:.2f} of {len(evaluation.depths)}"
-    )
-    table = RichTable("depth", "accuracy", "macro-F1", "Matthews", "texts that left here")
+    shown = evaluation.shown
+    typer.echo("  ".join(f"{heading} {getattr(evaluation, name):.4f}" for name, heading in shown.items()))
+    typer.echo(f"{evaluation.n} texts, mean depth {evaluation.mean_depth:.2f} of {len(evaluation.depths)}")
+    table = RichTable("depth", *shown.values(), "texts that left here")
     for row in evaluation.by_exit:
-        cells = [f"{value:.4f}" if row.trained else "untrained" for value in (row.accuracy, row.macro_f1, row.mcc)]
+        cells = [f"{getattr(row, name):.4f}" if row.trained else "untrained" for name in shown]
         table.add_row(str(row.depth), *cells, str(evaluation.depths[row.depth]))
     Console(highlight=False).print(table)
 

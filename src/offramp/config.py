@@ -31,6 +31,10 @@ class DataConfig:
     "Columns that hold the text, or the two texts of a pair. Empty: `text`, `sentence`, or `sentence1` + `sentence2`."
     label: str = "label"
     "Column that holds the label."
+    labels: str = "one"
+    "What a text has: `one` label, or a `set` of them, which may be empty (docs/multi-label.md)."
+    label_separator: str = "|"
+    "Between the labels of a `set` where a file holds them as one string."
     max_length: int = 256
     "Tokens a text is cut to, special tokens included; never more than the backbone takes."
     windows: int = 1
@@ -187,7 +191,10 @@ class OptimiseConfig:
     patience: int = 0
     "Stop after this many epochs without a better validation score. 0: never."
     metric: str = "accuracy"
-    "Validation score that chooses the best epoch: `accuracy`, `f1` (of the second of two labels), `macro_f1` or `mcc`."
+    (
+        "Validation score that chooses the best epoch: `accuracy`, `f1` (of the second of two labels), `macro_f1`, "
+        "`mcc`, or of label sets `micro_f1`."
+    )
     tolerance: float = 0.0
     "Standard errors of the validation score by which a later epoch may be worse and is kept: its rate has fallen."
     checkpoint_steps: int = 0
@@ -306,6 +313,7 @@ class Config:
 
 
 CHOICES: dict[str, tuple[str, ...]] = {
+    "data.labels": ("one", "set"),
     "data.sampler": ("length", "balanced"),
     "protocol.split": ("none", "scl", "lacon", "lacon-few"),
     "encoder.attention": ("sdpa", "eager"),
@@ -328,7 +336,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "stage2.reduction": ("sum", "mean"),
     "stage2.scope": ("none", "exact"),
     "compress.method": ("none", "truncate", "layerdrop", "heads", "distil", "tiny", "theseus"),
-    "optimise.metric": ("accuracy", "f1", "macro_f1", "mcc"),
+    "optimise.metric": ("accuracy", "f1", "macro_f1", "mcc", "micro_f1"),
     "optimise.precision": ("no", "bf16"),
     "optimise.track": ("tensorboard", "wandb", "trackio"),
     "policy.name": (

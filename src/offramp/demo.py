@@ -6,9 +6,12 @@ from importlib import resources
 from pathlib import Path
 
 
-def data_file(part: str) -> Path:
-    """The built-in data's file for `train`, `validation`, `calibration` or `test`."""
-    return Path(str(resources.files("offramp") / "data" / "support_desk" / f"{part}.csv"))
+def data_file(part: str, desk: str = "support_desk") -> Path:
+    """The built-in data's file for `train`, `validation`, `calibration` or `test`.
+
+    The messages of the `mixed_desk` concern several queues, or none, and have no `validation`.
+    """
+    return Path(str(resources.files("offramp") / "data" / desk / f"{part}.csv"))
 
 
 QUESTIONS = (

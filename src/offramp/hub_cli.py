@@ -21,7 +21,7 @@ def card(
 ) -> None:
     """Write the model card, README.md, into a model folder."""
     from offramp.classifier import Classifier
-    from offramp.data.sources import read
+    from offramp.data.sources import columns, read
     from offramp.errors import UserError
     from offramp.model_card import write_card
 
@@ -31,8 +31,7 @@ def card(
     if data is None:
         typer.echo(f"card {write_card(model, classifier)}")
         return
-    columns = classifier.config_.data
-    table = read(data, text=text or columns.text, label=label or columns.label)
+    table = read(data, **columns(classifier.config_.data, text, label))
     curve = classifier.curve(table) if with_curve else None
     typer.echo(f"card {write_card(model, classifier, table.name, classifier.evaluate(table), curve)}")
 

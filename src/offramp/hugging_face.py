@@ -17,6 +17,7 @@ from transformers.utils.hub import cached_file
 
 from offramp.errors import ConfigError
 from offramp.exits.model import MultiExitConfig, MultiExitModel
+from offramp.reading import answers
 from offramp.types import Batch, Label, Policy
 
 FROM_HUB = ("cache_dir", "force_download", "local_files_only", "revision", "subfolder", "token")
@@ -130,12 +131,16 @@ def model_to_train(
 
 
 def compute_metrics(prediction: Any) -> dict[str, float]:
-    """Accuracy, macro-F1 and Matthews correlation of what a `Trainer` predicted."""
+    """Accuracy, macro-F1 and Matthews correlation of what a `Trainer` predicted; of label sets, their own scores."""
     from offramp.report.metrics import NAMES, scores
+    from offramp.report.set_metrics import SHOWN, set_scores
 
-    logits, truth = np.asarray(prediction.predictions), np.asarray(prediction.label_ids)
-    found = scores(truth.tolist(), logits.argmax(axis=1).tolist(), logits.shape[1])
-    return {name: getattr(found, name) for name in NAMES if getattr(found, name) is not None}
+    logits, truth = torch.as_tensor(prediction.predictions), np.asarray(prediction.label_ids)
+    if truth.ndim == 2:
+        sets = set_scores(truth.tolist(), answers(logits, sets=True).tolist())
+        return {name: getattr(sets, name) for name in SHOWN}
+    found = scores(truth.tolist(), answers(logits, sets=False).tolist(), logits.shape[1])
+    return {name: value for name in NAMES if (value := getattr(found, name, None)) is not None}
 
 
 def _policy_beside(model: MultiExitModel, name: Any, places: Mapping[str, Any]) -> Policy | None:
@@ -163,7 +168,7 @@ def _policy_beside(model: MultiExitModel, name: Any, places: Mapping[str, Any]) 
     if settings is None:
         return None
     wanted = from_mapping(tomllib.loads(settings.read_text("utf-8"))).policy
-    return policy(wanted.name, wanted.threshold, wanted.depth or model.depth, wanted.patience)
+    return policy(wanted.name, wanted.threshold, wanted.depth or model.depth, wanted.patience, sets=model.config.sets)
 
 
 AutoConfig.register("offramp", MultiExitConfig, exist_ok=True)

@@ -18,6 +18,7 @@ from offramp.errors import ModelError
 from offramp.optimise.run_folder import finished
 from offramp.report.curve import Curve, conditions
 from offramp.report.metrics import NAMES, Evaluation
+from offramp.report.set_metrics import SetEvaluation
 
 if TYPE_CHECKING:
     from offramp.classifier import Classifier
@@ -50,7 +51,7 @@ def write_card(
     folder: Path,
     classifier: Classifier,
     name: str = "",
-    evaluation: Evaluation | None = None,
+    evaluation: Evaluation | SetEvaluation | None = None,
     curve: Curve | None = None,
 ) -> Path:
     """Write the card of a model folder; `evaluation` and `curve` are of texts called `name`."""
@@ -65,7 +66,7 @@ def card(
     folder: Path,
     classifier: Classifier,
     name: str = "",
-    evaluation: Evaluation | None = None,
+    evaluation: Evaluation | SetEvaluation | None = None,
     curve: Curve | None = None,
 ) -> str:
     """The card as Markdown with YAML in front."""
@@ -83,7 +84,7 @@ def card(
     return "\n\n".join(parts) + "\n"
 
 
-def _front(folder: Path, classifier: Classifier, name: str, evaluation: Evaluation | None) -> str:
+def _front(folder: Path, classifier: Classifier, name: str, evaluation: Evaluation | SetEvaluation | None) -> str:
     from huggingface_hub import EvalResult, ModelCardData
 
     backbone = classifier.config_.encoder.backbone
@@ -133,7 +134,7 @@ def _made_of(classifier: Classifier) -> Iterator[str]:
     yield _table(("field", "value"), [(key, f"`{value}`") for key, value in rows])
 
 
-def _exits(folder: Path, name: str, evaluation: Evaluation | None) -> Iterator[str]:
+def _exits(folder: Path, name: str, evaluation: Evaluation | SetEvaluation | None) -> Iterator[str]:
     yield "## Scores of the exits"
     result = finished(folder / "training")
     if result is not None:
@@ -141,15 +142,16 @@ def _exits(folder: Path, name: str, evaluation: Evaluation | None) -> Iterator[s
         yield _table(("depth", NAMES[result.metric]), [(d, f"{score:.4f}") for d, score in result.by_exit.items()])
     if evaluation is not None:
         yield (
-            f"On {evaluation.n:,} texts of {name or 'a test set'}: accuracy {evaluation.accuracy:.4f}, macro-F1 "
-            f"{evaluation.macro_f1:.4f}, {evaluation.mean_depth:.2f} of {evaluation.layers} layers run on average."
+            f"On {evaluation.n:,} texts of {name or 'a test set'}: {evaluation.shown['accuracy']} "
+            f"{evaluation.accuracy:.4f}, macro-F1 {evaluation.macro_f1:.4f}, {evaluation.mean_depth:.2f} of "
+            f"{evaluation.layers} layers run on average."
         )
         trained = [exit for exit in evaluation.by_exit if exit.trained]
         rows = [
-            (str(e.depth), f"{e.accuracy:.4f}", f"{e.macro_f1:.4f}", f"{e.mcc:.4f}", str(evaluation.depths[e.depth]))
+            (str(e.depth), *(f"{getattr(e, key):.4f}" for key in evaluation.shown), str(evaluation.depths[e.depth]))
             for e in trained
         ]
-        yield _table(("depth", "accuracy", "macro-F1", "Matthews", "texts that left here"), rows)
+        yield _table(("depth", *evaluation.shown.values(), "texts that left here"), rows)
     if result is None and evaluation is None:
         yield "Not told."
 

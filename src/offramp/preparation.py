@@ -13,6 +13,7 @@ import torch
 
 from offramp.config import Config, ProtocolConfig
 from offramp.data.back_translation import back_translated, load_pair
+from offramp.data.label_sets import strata
 from offramp.data.labels import Labels
 from offramp.data.noise import drop_words, noisy, swap_words
 from offramp.data.protocols import imbalanced, mislabelled
@@ -25,7 +26,8 @@ from offramp.exits.model import MultiExitConfig, MultiExitModel
 from offramp.objectives import objective
 from offramp.objectives.base import Term
 from offramp.objectives.softened import Softened
-from offramp.types import Batch, Example, Label
+from offramp.reading import SET
+from offramp.types import Batch, Example
 
 
 def as_examples(texts: Any) -> list[Example]:
@@ -37,18 +39,22 @@ def as_examples(texts: Any) -> list[Example]:
     # A bare pair would read as a text and its label.
     pairs = (tuple, list, np.ndarray)
     given = [Example(*item) if isinstance(item, pairs) and len(item) == 2 else item for item in texts]
+    # Whoever wants labels puts them on: those that are there may be sets.
+    given = [Example(item.text, item.pair) if isinstance(item, Example) else item for item in given]
     return read(given, labels_required=False).examples if given else []
 
 
-def as_table(texts: Any, labels: Sequence[Label], name: str) -> Table:
-    """Texts and their labels as a table of this name."""
+def as_table(texts: Any, labels: Sequence[Any], name: str, separator: str | None = None) -> Table:
+    """Texts and their labels, or with a separator their sets of labels, as a table of this name."""
     if len(texts) != len(labels):
         raise DataError(f"There should be as many labels as texts. Found {len(texts)} texts and {len(labels)} labels.")
-    examples = [
-        Example(e.text, e.pair, label.item() if isinstance(label, np.generic) else label)
-        for e, label in zip(as_examples(texts), labels, strict=True)
-    ]
-    return replace(read(examples), name=name)
+    if separator is not None and getattr(labels, "ndim", 1) > 1:
+        raise DataError(
+            "Sets of labels should be lists of labels, one list for each text. Found a matrix: write the names of the "
+            "labels, as scikit-learn's `MultiLabelBinarizer.inverse_transform` does."
+        )
+    examples = [Example(e.text, e.pair, label) for e, label in zip(as_examples(texts), labels, strict=True)]
+    return replace(read(examples, separator=separator), name=name)
 
 
 def divide(train: Table, validation: Table | None, config: Config) -> tuple[Labels, list[Example], list[Example]]:
@@ -116,6 +122,8 @@ def _in_play(data: Table, train: Table, config: Config) -> tuple[Labels, list[in
             f"`protocol.classes` should be between 2 and {len(known)}, the number of labels, or 0. Found {count}."
         )
     labels = Labels(known.names[:count]) if count else known
+    if config.data.labels == SET:
+        return labels, strata(encode_sets(labels, data))
     if config.optimise.metric == "f1" and len(labels) != 2:
         raise ConfigError(f"`optimise.metric` should be f1 for two labels only. Found {len(labels)}: use macro_f1.")
     return labels, encode(known, data)
@@ -158,12 +166,30 @@ def _made_worse(
 
 def encode(labels: Labels, data: Table) -> list[int]:
     """The labels' numbers; a label the model does not know is named with its place."""
+    for row, example in enumerate(data.examples):
+        if example.labels is not None:
+            raise DataError(
+                f"A text should have one label. Found a set of them in {data.where(row)}. Where texts have several "
+                "labels, set data.labels=set."
+            )
     return labels.encode(data.labels, data.where)
+
+
+def encode_sets(labels: Labels, data: Table) -> list[list[int]]:
+    """Each text's labels as a row of 0 and 1, (N, C); a label the model does not know is named with its place."""
+    sets = list(data.label_sets())
+    if None in sets:
+        raise DataError(
+            f"Every text should have a set of labels, be it empty. Found none in {data.where(sets.index(None))}."
+        )
+    return labels.encode_sets((own for own in sets if own is not None), data.where)
 
 
 def tokenise(tokenizer: Any, examples: list[Example], labels: Labels, made_of: MultiExitConfig) -> Tokens:
     """Labelled texts as tokens."""
-    numbers = labels.encode(e.label for e in examples if e.label is not None)
+    numbers: list[int] | list[list[int]] = labels.encode(e.label for e in examples if e.label is not None)
+    if made_of.sets:
+        numbers = encode_sets(labels, Table(examples, "the texts"))
     most, windows, overlap = made_of.max_tokens, made_of.windows, made_of.overlap
     return Tokens.of(tokenizer, examples, most, numbers, warn=False, windows=windows, overlap=overlap)
 

@@ -24,6 +24,8 @@ def weighted(table: Table, sample_weight: Sequence[float] | None, class_weight: 
     if weights.shape != (texts,):
         raise DataError(f"There should be one weight for each of the {texts} texts. Found the shape {weights.shape}.")
     if isinstance(class_weight, Mapping):
+        if any(example.labels is not None for example in table.examples):
+            raise ConfigError("`class_weight` should be None where texts have sets of labels. Found a mapping.")
         weights = weights * _of_labels(table, class_weight)
     wrong = np.flatnonzero(~(np.isfinite(weights) & (weights >= 0)))
     if len(wrong):

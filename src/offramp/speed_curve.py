@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import torch
 
 from offramp.data.tokens import Tokens
+from offramp.reading import alike, answers
 from offramp.report.curve import Curve, Point, auroc
 from offramp.runtime.certified import Certified
 from offramp.runtime.engine import Engine
@@ -16,24 +17,28 @@ from offramp.runtime.sweep import Make, Measured, sweep
 def speed_curve(
     engine: Engine,
     tokens: Tokens,
-    truth: Sequence[int],
+    truth: Sequence[int] | Sequence[Sequence[int]],
     name: str,
     make: Make,
     certified: Certified | None,
     batch_size: int,
+    sets: bool = False,
 ) -> Curve:
-    """The curve of the policy `name`, which `make` makes with any thresholds; a certified one is a point beside it."""
+    """The curve of the policy `name`, which `make` makes with any thresholds; a certified one is a point beside it.
+
+    With `sets`, an answer is right where the whole set of labels is.
+    """
+    right = torch.tensor(truth)  # (N,), of sets (N, C)
     found = sweep(engine, tokens, make, None if certified is None else certified.policy(), batch_size)
 
     def point(kind: str, ran: Measured, threshold: float | None = None) -> Point:
-        predicted, depths = ran.decision.logits.argmax(dim=1).tolist(), ran.decision.depth.tolist()
-        return Point.of(kind, truth, predicted, depths, ran.seconds, threshold)
+        correct = alike(answers(ran.decision.logits, sets), right).tolist()
+        return Point.of(kind, correct, ran.decision.depth.tolist(), ran.seconds, threshold)
 
     swept = [point(name, ran, limit) for limit, ran in zip(found.thresholds, found.swept, strict=True)]
     calibrated = None
     if certified is not None and found.calibrated is not None:
         calibrated = point(certified.certificate.policy, found.calibrated)
-    right = torch.tensor(truth)  # (N,)
     return Curve(
         policy=name,
         points=sorted(swept, key=lambda p: p.mean_layers),
@@ -41,7 +46,7 @@ def speed_curve(
         truncated=[point("fixed", ran) for ran in found.truncated.values()],
         calibrated=calibrated,
         auroc={
-            depth: auroc(found.scores[depth].tolist(), (answer == right).tolist()) if depth in found.scores else None
+            depth: auroc(found.scores[depth].tolist(), alike(answer, right).tolist()) if depth in found.scores else None
             for depth, answer in found.answers.items()
         },
         layers=engine.depth,

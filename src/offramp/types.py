@@ -18,12 +18,13 @@ Label = str | int
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """One text, or a pair of texts, with its label when it has one."""
+    """One text, or a pair of texts, with its label when it has one, or with a set of labels."""
 
     text: str
     pair: str | None = None
     label: Label | None = None
     weight: float = 1.0  # in the cross entropy of training
+    labels: tuple[Label, ...] | None = None  # in place of `label`, where each text has a set of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,7 @@ class Batch:
     input_ids: Tensor  # (B, T) int64
     mask: Tensor  # (B, T) int64, 1 where there is a token
     token_types: Tensor | None = None  # (B, T) int64, for families that have them
-    labels: Tensor | None = None  # (B,) int64
+    labels: Tensor | None = None  # (B,) int64; of sets (B, C), 1 where a text has a label
     rows: Tensor | None = None  # (B,) int64, places in the data set
     weights: Tensor | None = None  # (B,) of the texts in the cross entropy; None: all the same
 

@@ -21,10 +21,11 @@ def test_a_name_makes_the_policy_of_the_table(fitted: Fitted, name: str) -> None
 
 
 def test_the_settings_arrive() -> None:
-    assert vars(policy("confidence", 0.625, 3)) == {"thresholds": 0.625}
-    assert vars(policy("margin", {1: 0.5, 2: 0.625}, 3)) == {"thresholds": {1: 0.5, 2: 0.625}}
+    assert vars(policy("confidence", 0.625, 3)) == {"thresholds": 0.625, "sets": False}
+    assert vars(policy("margin", {1: 0.5, 2: 0.625}, 3)) == {"thresholds": {1: 0.5, 2: 0.625}, "sets": False}
     assert vars(policy("fixed", 0.625, 3)) == {"depth": 3}
-    assert vars(policy("patient-confidence", 0.625, 3, 4)) == {"thresholds": 0.625, "patience": 4}
+    assert vars(policy("patient-confidence", 0.625, 3, 4)) == {"thresholds": 0.625, "patience": 4, "sets": False}
+    assert vars(policy("patience", 2.0, sets=True)) == {"thresholds": 2.0, "sets": True}
 
 
 @pytest.mark.parametrize(

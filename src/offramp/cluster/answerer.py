@@ -9,11 +9,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from offramp.classifier import Classifier, Prediction
+from offramp.classifier import Classifier
 from offramp.cluster.parts import attempt, part_of, write
 from offramp.cluster.session import RETRIES, gone
 from offramp.cluster.texts import Span
 from offramp.errors import ModelError, OfframpError, UserError
+from offramp.runtime.predictions import Answered, Prediction, SetPrediction
 from offramp.types import Example
 
 
@@ -68,7 +69,7 @@ class Answerer:
         if self.classifier is None:
             self.classifier = self._load()
         examples = list(span.examples())
-        predictions: list[Prediction] = []
+        predictions: list[Answered] = []
         cuts = 0
         for found, cut in self.classifier.chunks(examples):
             predictions += found
@@ -90,7 +91,7 @@ class Answerer:
 def answers(
     span: Span,
     examples: Sequence[Example],
-    predictions: Sequence[Prediction],
+    predictions: Sequence[Answered],
     labels: Sequence[str | int],
     keep_text: bool,
 ) -> Any:
@@ -98,6 +99,7 @@ def answers(
     import pyarrow as pa
 
     numbers = all(isinstance(label, int) for label in labels)
+    plain, kind = (int, pa.int64()) if numbers else (str, pa.string())
     columns: dict[str, Any] = {
         "file": pa.array([span.name] * len(span), pa.string()),
         "row": pa.array(range(span.first + 1, span.stop + 1), pa.int64()),
@@ -105,8 +107,12 @@ def answers(
     if keep_text:
         columns["text"] = pa.array([example.text for example in examples], pa.large_string())
         columns["pair"] = pa.array([example.pair for example in examples], pa.large_string())
-    found = [prediction.label if numbers else str(prediction.label) for prediction in predictions]
-    columns["label"] = pa.array(found, pa.int64() if numbers else pa.string())
+    sets = [[plain(label) for label in each.labels] for each in predictions if isinstance(each, SetPrediction)]
+    single = [plain(each.label) for each in predictions if isinstance(each, Prediction)]
+    if single:
+        columns["label"] = pa.array(single, kind)
+    else:
+        columns["labels"] = pa.array(sets, pa.list_(kind))
     columns["probability"] = pa.array([prediction.probability for prediction in predictions], pa.float32())
     columns["depth"] = pa.array([prediction.depth for prediction in predictions], pa.int32())
     columns["certified"] = pa.array([prediction.certified for prediction in predictions], pa.bool_())

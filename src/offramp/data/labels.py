@@ -48,21 +48,25 @@ class Labels:
 
     def index(self, label: Label) -> int:
         """The class number of a label; "3" from a CSV file finds 3 from a Parquet file."""
-        try:
-            return self._numbers[str(label)]
-        except KeyError:
-            raise DataError(self._unseen(label, "")) from None
+        return self._number(label)
 
     def encode(self, labels: Iterable[Label], where: Callable[[int], str] | None = None) -> list[int]:
         """The class numbers of labels; `where` (such as `Table.where`) lets an error name file and line."""
-        numbers = self._numbers
-        encoded: list[int] = []
-        for row, label in enumerate(labels):
-            number = numbers.get(str(label))
-            if number is None:
-                raise DataError(self._unseen(label, f" in {where(row)}" if where else ""))
-            encoded.append(number)
-        return encoded
+        return [self._number(label, row, where) for row, label in enumerate(labels)]
+
+    def encode_sets(
+        self, sets: Iterable[Iterable[Label]], where: Callable[[int], str] | None = None
+    ) -> list[list[int]]:
+        """Sets of labels as rows of 0 and 1, (N, C); `where` as in `encode`.
+
+        >>> Labels(("app", "bill", "ship")).encode_sets([["ship", "app"], []])
+        [[1, 0, 1], [0, 0, 0]]
+        """
+        rows = []
+        for row, own in enumerate(sets):
+            numbers = {self._number(label, row, where) for label in own}
+            rows.append([int(number in numbers) for number in range(len(self))])
+        return rows
 
     def __len__(self) -> int:
         """Number of classes."""
@@ -71,6 +75,12 @@ class Labels:
     @cached_property
     def _numbers(self) -> dict[str, int]:
         return {str(name): number for number, name in enumerate(self.names)}
+
+    def _number(self, label: Label, row: int = 0, where: Callable[[int], str] | None = None) -> int:
+        number = self._numbers.get(str(label))
+        if number is None:
+            raise DataError(self._unseen(label, f" in {where(row)}" if where else ""))
+        return number
 
     def _unseen(self, label: object, place: str) -> str:
         near = get_close_matches(str(label), self._numbers, n=3, cutoff=0.5)

@@ -289,9 +289,12 @@ def _list_rows(items: Iterable[object]) -> Rows:
     def pick(_: tuple[str, ...]) -> Iterator[Row]:
         for number, item in numbered:
             match item:
-                case Example(text, None, label) | (str(text), label):
+                case Example():
+                    told = item.label if item.labels is None else item.labels
+                    yield number, (item.text, told) if item.pair is None else (item.text, item.pair, told)
+                case (str(text), label):
                     yield number, (text, label)
-                case Example(text, pair, label) | ((text, pair), label):
+                case ((text, pair), label):
                     yield number, (text, pair, label)
                 case str(text):
                     yield number, (text, None)

@@ -6,13 +6,18 @@ from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
+import numpy as np
+
+from offramp.config import DataConfig
 from offramp.data.files import file_lines, handle_name, lines_of, listed, name_of, not_found, path_of, shown
+from offramp.data.label_sets import as_label_set
 from offramp.data.labels import as_label
 from offramp.data.rows import Row, Rows, Source, line_rows, parquet_rows, reader_of, rows_of
 from offramp.data.task_rows import is_task, task_rows
 from offramp.errors import DataError
+from offramp.reading import SET
 from offramp.types import Example, Label
 
 
@@ -37,12 +42,28 @@ class Table:
 
     @property
     def labels(self) -> list[Label]:
-        """The labels of the examples that have one."""
-        return [example.label for example in self.examples if example.label is not None]
+        """The labels of the examples that have one; of sets, those of all sets."""
+        return [label for own in self.label_sets() if own is not None for label in own]
+
+    def label_sets(self) -> Iterator[tuple[Label, ...] | None]:
+        """The set of labels of each example; one label is a set of one."""
+        for example in self.examples:
+            yield (example.label,) if example.label is not None else example.labels
+
+
+def columns(data: DataConfig, text: Sequence[str] | None = None, label: str | None = None) -> dict[str, Any]:
+    """How `read` reads what a configuration describes; `text` and `label` name other columns."""
+    separator = data.label_separator if data.labels == SET else None
+    return {"text": text or data.text, "label": label or data.label, "separator": separator}
 
 
 def read(
-    source: Source, *, text: Sequence[str] = (), label: str | None = "label", labels_required: bool = True
+    source: Source,
+    *,
+    text: Sequence[str] = (),
+    label: str | None = "label",
+    labels_required: bool = True,
+    separator: str | None = None,
 ) -> Table:
     """Every example of a source.
 
@@ -50,10 +71,11 @@ def read(
     `text` names one text column, or the two of a pair; empty: `text`, `sentence`, or `sentence1` and `sentence2`.
     Items of a list are (text, label), ((text, text), label), a text, an `Example`, or a mapping with columns.
     Without `labels_required` the label column may be absent and a label empty: the example's label is then None.
+    With a `separator` each text has a set of labels: a list, or a string with that between them.
     """
     rows = _rows(source)
     numbers, examples = array("q"), []
-    for number, example in _examples(rows, text, label, labels_required):
+    for number, example in _examples(rows, text, label, labels_required, separator):
         numbers.append(number)
         examples.append(example)
     return Table(examples, rows.name, rows.unit, numbers, rows.order)
@@ -86,11 +108,11 @@ def _rows(source: Source) -> Rows:
 
 
 def _examples(
-    rows: Rows, text: Sequence[str], label: str | None, labels_required: bool
+    rows: Rows, text: Sequence[str], label: str | None, labels_required: bool, separator: str | None = None
 ) -> Iterator[tuple[int, Example]]:
     """Checked examples with their numbers; columns are chosen now, rows read later."""
     if rows.columns is None:
-        return _checked(rows, rows.pick(()), True, labels_required)
+        return _checked(rows, rows.pick(()), True, labels_required, separator)
     texts = _text_columns(rows.columns, (text,) if isinstance(text, str) else tuple(text), rows.name)
     labelled = label is not None and label in rows.columns
     if labels_required and not labelled:
@@ -102,7 +124,7 @@ def _examples(
     twice = [name for name in picked if rows.columns.count(name) > 1]
     if twice:
         raise DataError(f"Columns should have different names. Found `{twice[0]}` twice in {rows.name}. Rename one.")
-    return _checked(rows, rows.pick(picked), labelled, labels_required)
+    return _checked(rows, rows.pick(picked), labelled, labels_required, separator)
 
 
 def _text_columns(columns: tuple[str, ...], wanted: tuple[str, ...], name: str) -> tuple[str, ...]:
@@ -119,14 +141,21 @@ def _text_columns(columns: tuple[str, ...], wanted: tuple[str, ...], name: str) 
     )
 
 
-def _checked(rows: Rows, picked: Iterator[Row], labelled: bool, labels_required: bool) -> Iterator[tuple[int, Example]]:
+def _checked(
+    rows: Rows, picked: Iterator[Row], labelled: bool, labels_required: bool, separator: str | None
+) -> Iterator[tuple[int, Example]]:
     empty = True
     for number, values in picked:
         empty = False
         place = f"{rows.name}, {rows.unit} {number}"
         texts = [_text(value, place) for value in (values[:-1] if labelled else values)]
-        label = _label(values[-1], place, labels_required) if labelled else None
-        yield number, Example(texts[0], texts[1] if len(texts) > 1 else None, label)
+        pair = texts[1] if len(texts) > 1 else None
+        if not labelled:
+            yield number, Example(texts[0], pair)
+        elif separator is None:
+            yield number, Example(texts[0], pair, _label(values[-1], place, labels_required))
+        else:
+            yield number, Example(texts[0], pair, labels=_label_set(values[-1], place, labels_required, separator))
     if empty:
         raise DataError(f"Data should hold at least one row. Found none in {rows.name}. Check the source.")
 
@@ -143,10 +172,27 @@ def _label(value: object, place: str, required: bool) -> Label | None:
     label = as_label(value)
     if label is not None:
         return _unicode(label, place) if isinstance(label, str) else label
+    if isinstance(value, list | tuple | set | frozenset | np.ndarray):
+        raise DataError(
+            f"A label should be a word or a whole number. Found {shown(value)} in {place}. "
+            "Where texts have several labels, set data.labels=set."
+        )
     if not _missing(value):
         raise DataError(f"A label should be a word or a whole number. Found {shown(value)} in {place}. Mend it.")
     if required:
         raise DataError(f"A label should not be empty. Found an empty one in {place}. Fill it in or remove the row.")
+    return None
+
+
+def _label_set(value: object, place: str, required: bool, separator: str) -> tuple[Label, ...] | None:
+    labels = as_label_set(value, separator)
+    if labels is not None:
+        return tuple(_unicode(label, place) if isinstance(label, str) else label for label in labels)
+    if required or not _missing(value):
+        raise DataError(
+            "A set of labels should be a list of words or whole numbers, which may be empty, or a string with "
+            f"`{separator}` between them. Found {shown(value)} in {place}. Mend it."
+        )
     return None
 
 

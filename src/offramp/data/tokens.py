@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -41,7 +41,7 @@ class Tokens:
     offsets: Integers  # (N + 1,), text i has ids[offsets[i] : offsets[i + 1]]
     pad: int  # id that fills a batch
     types: Ids | None = None  # (all tokens,), for tokenizers that give token types
-    labels: Integers | None = None  # (N,)
+    labels: Integers | None = None  # (N,); of sets (N, C), 1 where a text has a label
     weights: Floats | None = None  # (N,), where they differ
     truncated: int = 0  # texts that were cut
 
@@ -51,7 +51,7 @@ class Tokens:
         tokenizer: PreTrainedTokenizerBase,
         examples: Sequence[Example],
         max_length: int,
-        labels: Sequence[int] | Integers | None = None,
+        labels: Sequence[int] | Sequence[Sequence[int]] | Integers | None = None,
         warn: bool = True,
         windows: int = 1,
         overlap: int = 0,
@@ -146,11 +146,11 @@ class Tokens:
             weights=None if self.weights is None else torch.from_numpy(self.weights[places]),
         )
 
-    def labels_or_raise(self) -> list[int]:
-        """The class numbers of the texts, for whoever cannot go on without them."""
+    def labels_or_raise(self) -> list[Any]:
+        """The class numbers of the texts, or their rows of 0 and 1, for whoever cannot go on without them."""
         if self.labels is None:
             raise DataError("Every text should have a label here. Found texts without labels.")
-        found: list[int] = self.labels.tolist()
+        found: list[Any] = self.labels.tolist()
         return found
 
     def __len__(self) -> int:

@@ -27,6 +27,9 @@ from offramp.exits.kinds import EXITS
 from offramp.exits.linear import LinearExit
 from offramp.types import Batch, ExitOutput, Label, States
 
+SETS = "multi_label_classification"
+"""What Hugging Face calls it when each text has a set of labels."""
+
 
 class MultiExitConfig(PreTrainedConfig):
     """What a model is made of: the backbone's own configuration, the exits, the labels."""
@@ -50,6 +53,7 @@ class MultiExitConfig(PreTrainedConfig):
         max_tokens: int = 256,
         windows: int = 1,
         overlap: int = 0,
+        sets: bool = False,
         **kwargs: Any,
     ) -> None:
         self.backbone = backbone or {}
@@ -66,11 +70,18 @@ class MultiExitConfig(PreTrainedConfig):
         self.max_tokens = max_tokens  # of a text, or of each of its windows
         self.windows = windows
         self.overlap = overlap
+        if sets:
+            kwargs["problem_type"] = SETS  # by which Hugging Face's pipelines know
         kwargs.setdefault("architectures", ["MultiExitModel"])
         if self.labels:
             kwargs["id2label"] = {index: str(label) for index, label in enumerate(self.labels)}
             kwargs["label2id"] = {str(label): index for index, label in enumerate(self.labels)}
         super().__init__(**kwargs)
+
+    @property
+    def sets(self) -> bool:
+        """Whether a text has a set of labels, and not one."""
+        return self.problem_type == SETS
 
     def backbone_config(self) -> PreTrainedConfig:
         """The backbone's configuration as Hugging Face's own class."""
@@ -183,7 +194,11 @@ class MultiExitModel(PreTrainedModel):
         """The last exit's answer, in Hugging Face's terms."""
         batch = self.batch(input_ids, attention_mask, token_type_ids)
         output = self.outputs(batch, [self.depth])[self.depth]
-        loss = None if labels is None else nn.functional.cross_entropy(output.logits, labels)
+        loss = None
+        if labels is not None and self.config.sets:
+            loss = nn.functional.binary_cross_entropy_with_logits(output.logits, labels.to(output.logits))
+        elif labels is not None:
+            loss = nn.functional.cross_entropy(output.logits, labels)
         return SequenceClassifierOutput(loss=loss, logits=output.logits)  # type: ignore[arg-type]
 
 

@@ -19,6 +19,9 @@ class AlignedContrastive(SupervisedContrastive):
     `denominator="all"`. The label embedding of a class that is absent from the batch has no positive and
     contributes nothing as an anchor; it stays a negative of the others.
 
+    Of label sets, `labels` (B, C), label embedding k is a vector of the set {k}, so that its overlap with a text of |Y|
+    labels is 1/|Y| where k is among them, and 0 else: see `scl`.
+
     Inputs: `output` with `representation` (B, D), `logits` (B, C), `label_embeddings` (C, D); `labels` (B,).
     Needs nothing of the batch: a lone text has its label embedding as positive. Related: `scl`.
 
@@ -42,7 +45,10 @@ class AlignedContrastive(SupervisedContrastive):
         super().__init__(temperature, weight, denominator, reduction, label_smoothing, class_weights)
 
     def vectors(self, output: ExitOutput, labels: Tensor, teacher: ExitOutput | None) -> tuple[Tensor, Tensor]:
-        """The texts and the label embeddings, (B + C, D), and their labels, (B + C,)."""
-        classes = torch.arange(len(output.label_embeddings), device=labels.device)
+        """The texts and the label embeddings, (B + C, D), and their labels, (B + C,), or (B + C, C) of sets."""
+        count = len(output.label_embeddings)
+        classes = torch.arange(count, device=labels.device)  # (C,)
+        if labels.dim() == 2:
+            classes = torch.eye(count, dtype=labels.dtype, device=labels.device)  # (C, C)
         # `cat` takes the wider of the two types: the label embeddings are not rounded to autocast's.
         return torch.cat([output.representation, output.label_embeddings]), torch.cat([labels, classes])

@@ -23,7 +23,7 @@ class CrossLayerContrastive(AlignedContrastive):
     Reference: ACL: Aligned Contrastive Learning Improves BERT and Multi-exit BERT Fine-tuning, section 4.4, where the
     teacher's parameters are fixed: its vectors are detached here. They are anchors too, as eq. 1 sums over all
     vectors; what that moves are the student's. Differences: those of `acl`; a class that is absent from the batch
-    does have an anchor, as its two label embeddings are each other's positive.
+    does have an anchor, as its two label embeddings are each other's positive. Label sets are as in `acl`.
 
     Inputs: as `acl`, and `teacher` with `representation` (B, D) and `label_embeddings` (C, D). Needs nothing of the
     batch: a text has its label embeddings and its teacher's vector as positives. Related: `acl`, `distill`.
@@ -44,4 +44,4 @@ class CrossLayerContrastive(AlignedContrastive):
         teacher = check_teacher("acl-cl", "label_embeddings", output, teacher)
         mine, whose = super().vectors(output, labels, None)
         theirs, _ = super().vectors(teacher, labels, None)
-        return torch.cat([mine, theirs.detach()]), whose.repeat(2)
+        return torch.cat([mine, theirs.detach()]), torch.cat([whose, whose])

@@ -19,6 +19,8 @@ class Term(nn.Module):
     """How often each text stands in the batch: all texts in their first view, then all in their second."""
     taught: ClassVar[bool] = False
     """Whether it learns from a teacher's output."""
+    takes_sets: ClassVar[bool] = False
+    """Whether `labels` may be sets: (B, C), 1 where a text has a label and 0 where not, in place of (B,)."""
 
     def forward(
         self, output: ExitOutput, labels: Tensor, teacher: ExitOutput | None = None, weights: Tensor | None = None

@@ -8,6 +8,7 @@ from typing import ClassVar
 from torch import Tensor
 from torch.nn import functional
 
+from offramp.errors import ConfigError
 from offramp.objectives.base import Term
 from offramp.types import ExitOutput, Loss, wide
 
@@ -21,6 +22,13 @@ class CrossEntropy(Term):
     `class_weights` (C,) makes it the weighted mean; `label_smoothing` mixes in the uniform distribution. `weights` (B,)
     of the texts do the same: a text of weight 2 counts as if it stood in the batch twice.
 
+    Of label sets, `labels` (B, C), it is the binary cross entropy of each label, mean over the labels:
+
+        L = -1/N sum_i 1/C sum_k [ y_ik log p_ik + (1 - y_ik) log(1 - p_ik) ],   p = sigmoid(logits)
+
+    which is the cross entropy of C questions with two options each. Smoothing then mixes in 1/2; class weights there
+    are none.
+
     >>> import torch
     >>> from offramp.types import ExitOutput
     >>> logits = torch.tensor([[2.0, 0.0], [0.0, 2.0]])
@@ -30,6 +38,7 @@ class CrossEntropy(Term):
     """
 
     hyper: ClassVar[tuple[str, ...]] = ("label_smoothing", "class_weights")
+    takes_sets: ClassVar[bool] = True
 
     def __init__(self, label_smoothing: float = 0.0, class_weights: Tensor | None = None) -> None:
         super().__init__()
@@ -39,6 +48,8 @@ class CrossEntropy(Term):
     def cross_entropy(self, output: ExitOutput, labels: Tensor, weights: Tensor | None = None) -> Tensor:
         """The term itself, in float32 or wider."""
         logits = wide(output.logits)
+        if labels.dim() == 2:
+            return self._of_sets(logits, labels.to(logits), weights)
         known: Tensor | None = self.get_buffer("class_weights") if self.class_weights is not None else None
         by_class = None if known is None else known.to(logits)  # (C,)
         entropy = partial(functional.cross_entropy, weight=by_class, label_smoothing=self.label_smoothing)
@@ -47,6 +58,16 @@ class CrossEntropy(Term):
         each = entropy(logits, labels, reduction="none")  # (B,), weighted by class
         texts = weights.to(logits)  # (B,)
         return (texts * each).sum() / (texts if by_class is None else texts * by_class[labels]).sum()
+
+    def _of_sets(self, logits: Tensor, labels: Tensor, weights: Tensor | None) -> Tensor:
+        if self.class_weights is not None:
+            raise ConfigError("`class_weights` should be none where texts have sets of labels. Found some.")
+        wanted = labels * (1.0 - self.label_smoothing) + self.label_smoothing / 2  # (B, C)
+        each = functional.binary_cross_entropy_with_logits(logits, wanted, reduction="none").mean(dim=1)  # (B,)
+        if weights is None:
+            return each.mean()
+        texts = weights.to(logits)  # (B,)
+        return (texts * each).sum() / texts.sum()
 
     def forward(
         self, output: ExitOutput, labels: Tensor, teacher: ExitOutput | None = None, weights: Tensor | None = None

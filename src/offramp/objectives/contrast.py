@@ -9,6 +9,22 @@ from offramp.errors import ConfigError
 from offramp.types import directions
 
 
+def overlaps(labels: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
+    """How much the labels of each two of V vectors have in common, (V, V), from 0 to 1: (V,) or, of sets, (V, C).
+
+    Of single labels 1 where they are the same; of sets the Jaccard index |A and B| / |A or B|, which is the same for
+    sets of one label. An empty set has nothing in common with any.
+
+    >>> overlaps(torch.tensor([[1, 1, 0], [0, 1, 0], [0, 0, 0]])).tolist()
+    [[1.0, 0.5, 0.0], [0.5, 1.0, 0.0], [0.0, 0.0, 0.0]]
+    """
+    if labels.dim() == 1:
+        return (labels[:, None] == labels).to(dtype)
+    has = labels.to(dtype)  # (V, C)
+    both, size = has @ has.T, has.sum(dim=1)  # (V, V), (V,)
+    return both / (size[:, None] + size - both).clamp(min=1.0)
+
+
 def supervised_contrast(
     vectors: Tensor,
     labels: Tensor,
@@ -18,13 +34,14 @@ def supervised_contrast(
 ) -> Tensor:
     """Each vector against the others: those of its label are drawn near, the rest pushed away.
 
-        sum_i -1/|P(i)| sum_{j in P(i)} log[ exp(z_i.z_j/tau) / sum_{k in A(i)} exp(z_i.z_k/tau) ]
+        sum_i -1/W(i) sum_{j != i} w_ij log[ exp(z_i.z_j/tau) / sum_{k in A(i)} exp(z_i.z_k/tau) ],   W(i) = sum_j w_ij
 
-    with P(i) the other vectors of i's label and A(i) all others (SCL eq. 3), or all vectors, i itself
-    included (`denominator="all"`, ACL eq. 1). An anchor without a positive contributes nothing; a batch
-    without any anchor gives a zero that keeps the graph. `reduction="mean"` divides by the anchors counted.
+    with w_ij what the labels of i and j have in common (`overlaps`) and A(i) all others (SCL eq. 3), or all vectors, i
+    itself included (`denominator="all"`, ACL eq. 1). Of single labels w_ij is 0 or 1 and W(i) counts the positives. An
+    anchor without a positive contributes nothing; a batch without any anchor gives a zero that keeps the graph.
+    `reduction="mean"` divides by the anchors counted.
 
-    Inputs: `vectors` (V, D), not normalised; `labels` (V,). Similarities run in float32 or wider.
+    Inputs: `vectors` (V, D), not normalised; `labels` (V,), or (V, C) of sets. Similarities run in float32 or wider.
     """
     if denominator not in ("others", "all") or reduction not in ("sum", "mean"):
         raise ConfigError(
@@ -34,14 +51,14 @@ def supervised_contrast(
         unit = directions(vectors)  # (V, D)
         similarity = unit @ unit.T / temperature  # (V, V)
         itself = torch.eye(len(labels), dtype=torch.bool, device=labels.device)  # (V, V)
-        positives = (labels[:, None] == labels) & ~itself  # (V, V)
+        positives = overlaps(labels, similarity.dtype).masked_fill(itself, 0.0)  # (V, V)
         pool = similarity.masked_fill(itself, float("-inf")) if denominator == "others" else similarity
-        counts = positives.sum(dim=1)  # (V,)
-        anchors = counts > 0  # (V,)
+        shares = positives.sum(dim=1)  # (V,)
+        anchors = shares > 0  # (V,)
         if not bool(anchors.any()):
             return unit.sum() * 0.0
         # log-sum-exp only of rows that count: a lone vector's row is all -inf, whose gradient is NaN.
         normaliser = torch.logsumexp(pool[anchors], dim=1)  # (A,)
-        attraction = (similarity * positives).sum(dim=1)[anchors] / counts[anchors]  # (A,)
+        attraction = (similarity * positives).sum(dim=1)[anchors] / shares[anchors]  # (A,)
         losses = normaliser - attraction  # (A,)
         return losses.sum() if reduction == "sum" else losses.mean()

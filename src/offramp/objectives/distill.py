@@ -10,14 +10,20 @@ from torch.nn import functional
 
 from offramp.objectives.base import check_teacher
 from offramp.objectives.ce import CrossEntropy
+from offramp.reading import questions
 from offramp.types import ExitOutput, Loss, wide
 
 
-def soft_targets(logits: Tensor, teacher: Tensor, temperature: float) -> Tensor:
-    """T^2 times the divergence of the student's distribution from the teacher's: (B, C), (B, C) to ()."""
+def soft_targets(logits: Tensor, teacher: Tensor, temperature: float, sets: bool = False) -> Tensor:
+    """T^2 times the divergence of the student's distribution from the teacher's: (B, C), (B, C) to ().
+
+    Of label sets it is the divergence of each label's, mean over the labels.
+    """
     with torch.autocast(device_type=logits.device.type, enabled=False):
-        student = functional.log_softmax(wide(logits) / temperature, dim=1)  # (B, C)
-        wanted = functional.log_softmax(wide(teacher.detach()) / temperature, dim=1)  # (B, C)
+        mine, theirs = (
+            questions(wide(given) / temperature, sets).flatten(0, 1) for given in (logits, teacher.detach())
+        )  # (B Q, K)
+        student, wanted = functional.log_softmax(mine, dim=1), functional.log_softmax(theirs, dim=1)
         return functional.kl_div(student, wanted, reduction="batchmean", log_target=True) * temperature**2
 
 
@@ -26,7 +32,9 @@ class Distillation(CrossEntropy):
 
         L = (1 - lambda) CE + lambda T^2 KL( softmax(logits^M / T) || softmax(logits^m / T) )
 
-    with m the student exit, M the teacher, T the `temperature`, and the divergence the mean over the batch.
+    with m the student exit, M the teacher, T the `temperature`, and the divergence the mean over the batch. Of label
+    sets, `labels` (B, C), the softmax is the sigmoid of each label and its complement, and both terms are means over
+    the labels.
 
     Reference: Hinton et al., Distilling the Knowledge in a Neural Network, section 2; ACL, section 3.3. Differences:
     the divergence in place of the cross entropy with the soft targets. It is less by the teacher's entropy, which
@@ -66,7 +74,7 @@ class Distillation(CrossEntropy):
         if self.weight == 0.0:
             return Loss(main=entropy, parts={"ce": entropy.detach()})
         teacher = check_teacher("distill", "logits", output, teacher)
-        soft = soft_targets(output.logits, teacher.logits, self.temperature)
+        soft = soft_targets(output.logits, teacher.logits, self.temperature, sets=labels.dim() == 2)
         return Loss(
             main=entropy,
             auxiliary=soft,

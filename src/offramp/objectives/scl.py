@@ -20,6 +20,12 @@ class SupervisedContrastive(CrossEntropy):
     Reference: Gunel et al., Supervised Contrastive Learning for Pre-trained Language Model Fine-tuning,
     eq. 1-3. Differences: an anchor without a positive contributes nothing, where the formula divides by 0.
 
+    Of label sets, `labels` (B, C), CE is the binary one and the positives of a text are all texts with which it shares
+    a label, each weighted by the Jaccard index of the two sets (`offramp.objectives.contrast`):
+
+        SCL = sum_i -1/W(i) sum_{j != i} w_ij log[ exp(z_i.z_j/tau) / sum_{k != i} exp(z_i.z_k/tau) ]
+        w_ij = |Y_i and Y_j| / |Y_i or Y_j|,   W(i) = sum_{j != i} w_ij
+
     Inputs: `output.representation` (B, D), `output.logits` (B, C), `labels` (B,). Needs batches in which
     labels repeat. Related: `acl` adds the label embeddings to the contrast.
 
@@ -50,7 +56,7 @@ class SupervisedContrastive(CrossEntropy):
         self.reduction = reduction
 
     def vectors(self, output: ExitOutput, labels: Tensor, teacher: ExitOutput | None) -> tuple[Tensor, Tensor]:
-        """Who takes part in the contrast, (V, D), and their labels, (V,)."""
+        """Who takes part in the contrast, (V, D), and their labels, (V,), or (V, C) of sets."""
         return output.representation, labels
 
     def forward(

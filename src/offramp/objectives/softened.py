@@ -45,7 +45,7 @@ class Softened(Term):
         """The loss of a batch."""
         loss = self.inner(output, labels, teacher, weights)
         taught = check_teacher("softened", "logits", output, teacher)
-        soft = soft_targets(output.logits, taught.logits, self.temperature)
+        soft = soft_targets(output.logits, taught.logits, self.temperature, sets=labels.dim() == 2)
         return Loss(
             main=(1.0 - self.share) * loss.main + self.share * soft,
             auxiliary=loss.auxiliary,

@@ -8,12 +8,17 @@ from offramp.errors import ConfigError
 from offramp.objectives import OBJECTIVES
 from offramp.optimise.aggregators import aggregator
 from offramp.optimise.trackers import check_installed
+from offramp.reading import SET
 
 ONE_TERM = ("ce", "icl", "lcl", "ler", "lacon")
 """Objectives without an auxiliary term, whose gradients have nothing to be aligned with."""
 
 BY_NEARNESS = ("icl", "lcl", "ler", "lacon")
 """Objectives that train the representation and the label embeddings, and no classifier beside them."""
+
+
+SET_METRICS = ("accuracy", "macro_f1", "micro_f1")
+"""Scores that sets of labels have; of them, the accuracy is that of whole sets."""
 
 
 def check_width(config: Config, width: int) -> None:
@@ -54,6 +59,7 @@ def check(config: Config) -> None:
                 f"`objective.{field}` should be {default} with the objective {name}, which has no cross entropy. "
                 f"Found {value}."
             )
+    _check_labels(config)
     _check_compress(config)
     _check_grow(config)
     if config.data.windows > 1 and config.compress.method != "none":
@@ -79,6 +85,38 @@ def check(config: Config) -> None:
         if settings.contrast_batch:
             size, field = settings.contrast_batch, "optimise.contrast_batch"
         check_balanced(config.data.per_class, size, field)
+
+
+def _check_labels(config: Config) -> None:
+    """Refuse what sets of labels do not have, and what only they have."""
+    metric = config.optimise.metric
+    if config.data.labels != SET:
+        if metric == "micro_f1":
+            raise ConfigError(
+                "`optimise.metric` should be micro_f1 for sets of labels only. Found one label: use accuracy."
+            )
+        return
+    taking = ", ".join(name for name, kind in OBJECTIVES.items() if kind.takes_sets)
+    for field, found in (("objective.name", config.objective.name), ("stage2.objective", config.stage2.objective)):
+        if not OBJECTIVES[found].takes_sets:
+            raise ConfigError(f"`{field}` should be one for sets of labels: {taking}. Found {found}.")
+    if metric not in SET_METRICS:
+        raise ConfigError(f"`optimise.metric` should be {' or '.join(SET_METRICS)} for sets of labels. Found {metric}.")
+    plain: tuple[tuple[str, object, object], ...] = (
+        ("data.class_cap", config.data.class_cap, 0),
+        ("data.sampler", config.data.sampler, "length"),
+        ("protocol.split", config.protocol.split, "none"),
+        ("protocol.classes", config.protocol.classes, 0),
+        ("protocol.imbalance", config.protocol.imbalance, 0.0),
+        ("protocol.label_noise", config.protocol.label_noise, 0.0),
+        ("objective.class_weights", config.objective.class_weights, "none"),
+        ("compress.method", config.compress.method, "none"),
+    )
+    for field, value, wanted in plain:
+        if value != wanted:
+            raise ConfigError(f"`{field}` should be {wanted} for sets of labels. Found {value}.")
+    if config.optimise.strategy == "grow":
+        raise ConfigError("`optimise.strategy` should not be grow for sets of labels: the classifier gives one label.")
 
 
 def _check_grow(config: Config) -> None:

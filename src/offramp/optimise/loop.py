@@ -42,13 +42,14 @@ from offramp.optimise.stopping import Stop
 from offramp.optimise.strategies import Phase, plan
 from offramp.optimise.trackers import trackers
 from offramp.optimise.update import Update, rate
+from offramp.reading import answers
 from offramp.types import EpochRecord, Objective, StepRecord
 
 _FAR = 1_000_003
 """Between the seeds of two processes."""
 
-Score = Callable[[Sequence[int], Sequence[int]], float]
-"""Truth and prediction to the validation score."""
+Score = Callable[[Sequence[Any], Sequence[Any]], float]
+"""Truth and prediction to the validation score: class numbers, or rows of 0 and 1 where texts have sets of labels."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,8 +152,8 @@ class Loop:
     def _standing(self) -> dict[str, Any]:
         """How well a last exit answers that no phase has trained, as a keeper would tell it."""
         last = self.model.depth
-        (answers,) = self._predict(Phase("last", (last,), ())).values()
-        score = self.score(self.validation.labels_or_raise(), answers)
+        (given,) = self._predict(Phase("last", (last,), ())).values()
+        score = self.score(self.validation.labels_or_raise(), given)
         return {"score": score, "epoch": 0, "by_exit": {str(last): score}}
 
     # --- one phase
@@ -345,7 +346,7 @@ class Loop:
     def _validate(self, phase: Phase) -> None:
         truth = self.validation.labels_or_raise()
         place, epoch = self.place, self.place.epoch + 1
-        found = {str(depth): self.score(truth, answers) for depth, answers in self._predict(phase).items()}
+        found = {str(depth): self.score(truth, given) for depth, given in self._predict(phase).items()}
         mean = sum(found.values()) / len(found)
         kept = []
         for name, keeper in place.keepers.items():
@@ -375,10 +376,12 @@ class Loop:
         return self.config.optimise.tolerance * math.sqrt(share * (1.0 - share) / len(self.validation))
 
     @torch.inference_mode()
-    def _predict(self, phase: Phase) -> dict[int, list[int]]:
+    def _predict(self, phase: Phase) -> dict[int, list[Any]]:
         """What the exits in play answer to the validation texts."""
         self.model.train(False)
-        answers = {depth: torch.zeros(len(self.validation), dtype=torch.int64) for depth in phase.exits}
+        sets, texts = self.model.config.sets, len(self.validation)
+        shape = (texts, len(self.model.config.labels)) if sets else (texts,)
+        given = {depth: torch.zeros(shape, dtype=torch.int64) for depth in phase.exits}
         for rows in list(sorted_batches(self.validation.lengths, 64))[processes.rank() :: processes.count()]:
             if processes.count() == 1:
                 self.stop.check()
@@ -389,12 +392,12 @@ class Loop:
                     states = self.exam.lesson(rows).states
                     outputs = read_together(self.model, states, phase.exits)
             for depth, output in outputs.items():
-                answers[depth][torch.tensor(rows)] = output.logits.argmax(dim=1).cpu()
+                given[depth][torch.tensor(rows)] = answers(output.logits, sets).cpu()
         if processes.count() > 1:
             processes.begin_alike(self.model.state_dict().values())
             # Each text is some process's, and has 0 from the others.
-            answers = {d: processes.total(a.to(self.accelerator.device)).cpu() for d, a in answers.items()}
-        return {depth: found.tolist() for depth, found in answers.items()}
+            given = {d: processes.total(a.to(self.accelerator.device)).cpu() for d, a in given.items()}
+        return {depth: found.tolist() for depth, found in given.items()}
 
     def _keep_base(self) -> None:
         """Write down what a phase starts from; its checkpoints hold only what it changes."""

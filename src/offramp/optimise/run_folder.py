@@ -28,7 +28,8 @@ def fingerprint(*parts: Iterable[Example]) -> str:
     for part in parts:
         for example in part:
             weight = [] if example.weight == 1.0 else [example.weight]
-            digest.update(json.dumps([example.text, example.pair, example.label, *weight]).encode())
+            label = example.label if example.labels is None else example.labels
+            digest.update(json.dumps([example.text, example.pair, label, *weight]).encode())
         digest.update(b"\n")
     return digest.hexdigest()
 
@@ -69,7 +70,8 @@ def finished(folder: Path) -> Result | None:
 
 def write_texts(file: Path, examples: Iterable[Example]) -> None:
     """Write texts down for whoever wants to look at them, as JSONL that can be read again."""
-    facts = ({key: value for key, value in asdict(e).items() if value is not None} for e in examples)
+    told = (asdict(e) | ({} if e.labels is None else {"label": e.labels, "labels": None}) for e in examples)
+    facts = ({key: value for key, value in each.items() if value is not None} for each in told)
     replace_file(file, "".join(json.dumps(each, ensure_ascii=False) + "\n" for each in facts))
 
 

@@ -42,25 +42,36 @@ FITTED = ("learned", "prior")
 """Those that are fitted to held-out texts before they can run."""
 
 
+def check_sets(name: str) -> None:
+    """Refuse a policy that cannot tell of a set of labels when to leave."""
+    if not POLICIES[name].takes_sets:
+        known = ", ".join(name for name, kind in POLICIES.items() if kind.takes_sets)
+        raise ConfigError(f"The policy should be one for sets of labels: {known}. Found `{name}`.")
+
+
 def policy(
     name: str,
     threshold: float | Mapping[int, float],
     depth: int = 0,
     patience: int = PATIENCE,
     tensors: Mapping[str, Tensor] | None = None,
+    sets: bool = False,
 ) -> Policy:
     """The policy of this name, with the settings it takes.
 
-    `threshold` is one for all exits or one per depth; `tensors` is what the `state` of a fitted policy gave.
+    `threshold` is one for all exits or one per depth; `tensors` is what the `state` of a fitted policy gave; `sets`
+    says that each text has a set of labels.
     """
     if name not in POLICIES:
         raise unknown_name("policy", name, POLICIES)
+    if sets:
+        check_sets(name)
     if name == "never":
         return Never()
     if name == "fixed":
         return Fixed(depth)
     if name == "patient-confidence":
-        return PatientConfidence(threshold, patience)
+        return PatientConfidence(threshold, patience, sets)
     if name in FITTED:
         if not tensors:
             raise ConfigError(
@@ -68,4 +79,4 @@ def policy(
                 f"Run: offramp calibrate MODEL DATA --policy {name}"
             )
         return Learned.from_state(threshold, tensors) if name == "learned" else Prior(threshold, tensors)
-    return cast(type[Scored], POLICIES[name])(threshold)
+    return cast(type[Scored], POLICIES[name])(threshold, sets)

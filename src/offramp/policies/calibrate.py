@@ -11,7 +11,8 @@ that are chosen and certified on the same texts flatter themselves.
     P[ risk of the chosen point > epsilon ] <= delta
 
 over the draw of the certification texts, for any model, policy, path and number of points. What is tested is the policy
-as it will run, with the exits that it will read.
+as it will run, with the exits that it will read. Where texts have sets of labels, k is that of the label with the most
+harms, and H is true where any label's risk is above epsilon: see `Evidence`.
 
 Reference: A. Angelopoulos, S. Bates, E. Candes, M. Jordan, L. Lei, "Learn then Test: calibrating predictive algorithms
 to achieve risk control", Annals of Applied Statistics 19 (2025), arXiv:2110.01052, with fixed sequence testing. The
@@ -50,7 +51,7 @@ class Calibration:
     tried: int  # policies that shared `delta`
     selection: int  # texts
     certification: int
-    harms: int
+    harms: int  # of sets of labels, those of the worst label
     bound: float  # on the risk, at level delta / tried
     cost: float  # mean, exits that were read included
     mean_depth: float

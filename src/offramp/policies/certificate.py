@@ -15,7 +15,7 @@ from typing import Any
 from offramp.errors import ConfigError, ModelError
 from offramp.policies.calibrate import Calibration
 from offramp.policies.certificate_fields import FIELDS, TOGETHER, VERSION
-from offramp.policies.evidence import DROP
+from offramp.policies.evidence import DROP, LABEL_DROP
 
 METHOD = "learn-then-test, fixed sequence, exact binomial"
 MEASURED = "measured, not certified"
@@ -106,11 +106,7 @@ class Certificate:
     def promises(self) -> str:
         """What it says, in one sentence for people."""
         texts, sure = self.selection + self.certification, f"{_number(100 * self.confidence)} % confidence"
-        measured = (
-            f"{self.harms} of {self.certification} texts harmed, {self.mean_depth:.2f} of {self.layers} layers run"
-        )
-        if self.accuracy_full is not None and self.accuracy_early is not None:
-            measured += f", accuracy {self.accuracy_early:.4f} against {self.accuracy_full:.4f}"
+        measured = self.measurement(self.harms, self.mean_depth, self.accuracy_early)
         if self.epsilon is None:
             most = _number(math.ceil(1000 * self.bound) / 10)
             return (
@@ -121,6 +117,11 @@ class Certificate:
         if self.risk == DROP:
             lost = "point of accuracy is lost" if limit == "1" else "points of accuracy are lost"
             kept = f"At most {limit} {lost} against the full model"
+        elif self.risk == LABEL_DROP:
+            kept = (
+                f"For every label, leaving early makes a right decision about it wrong for at most {limit} % of the "
+                "texts, against the full model"
+            )
         else:
             kept = f"At most {limit} % of the answers differ from the full model's"
         if not self.thresholds:
@@ -133,6 +134,15 @@ class Certificate:
             f"{kept}, with {sure}, on texts like the {texts} it was calibrated on, as long as this model runs with "
             f"{self.engine}; measured: {measured}{missed}."
         )
+
+    def measurement(self, harms: int, mean_depth: float, accuracy: float | None) -> str:
+        """What the certification texts met, in words."""
+        worst = " at the worst label" if self.risk == LABEL_DROP else ""
+        told = f"{harms} of {self.certification} texts harmed{worst}, {mean_depth:.2f} of {self.layers} layers run"
+        if self.accuracy_full is None or accuracy is None:
+            return told
+        whole = " of whole sets" if self.risk == LABEL_DROP else ""
+        return f"{told}, accuracy{whole} {accuracy:.4f} against {self.accuracy_full:.4f}"
 
     def to_json(self) -> str:
         """The record as JSON, one field per line."""

@@ -20,9 +20,9 @@ Matrix = ArrayLike | Tensor
 Scores = Matrix | Callable[[tuple[int, ...]], Matrix]
 """(E, N) scores; or, for a policy with a state, a function that gives scores of exits when just these are read."""
 
-DROP, DISAGREEMENT = "accuracy drop", "disagreement"
-RISKS = (DROP, DISAGREEMENT)
-"""What may be kept low. Both are shares of texts, so that a harm is 0 or 1."""
+DROP, DISAGREEMENT, LABEL_DROP = "accuracy drop", "disagreement", "accuracy drop of the worst label"
+RISKS = (DROP, DISAGREEMENT, LABEL_DROP)
+"""What may be kept low. All are shares of texts, so that a harm is 0 or 1; the last is a share for each label."""
 
 
 def drops(right: Matrix) -> NDArray[np.bool_]:
@@ -54,18 +54,29 @@ def differs(answers: Matrix) -> NDArray[np.bool_]:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """N texts at E exits below the last: what leaving there would harm and cost."""
+    """N texts at E exits below the last: what leaving there would harm and cost.
 
-    harm: NDArray[np.bool_]  # (E, N)
+    Where texts have sets of labels, a text may be harmed in each of them, and the label with the most harms counts.
+    That is valid for all labels at once: where one of them has too high a risk, its own harms are too few with
+    probability delta at most, and the harms that are counted are never fewer.
+    """
+
+    harm: NDArray[np.bool_]  # (E, N), whether there is any
     exits: tuple[int, ...]  # (E,) depths, ascending
     cost: NDArray[np.float64]  # (E + 1,), of a text that leaves at each exit, and at the last
     layers: int  # the depth of the last exit
     right: NDArray[np.bool_] | None = None  # (E + 1, N), for the accuracies in the certificate
+    of_label: NDArray[np.bool_] | None = None  # (C, E, N), the harm by label, where there are sets of them
 
     @property
     def texts(self) -> int:
         """How many texts there are."""
         return int(self.harm.shape[1])
+
+    @property
+    def counted(self) -> NDArray[np.bool_]:
+        """What is counted, of which the worst is told: (1, E, N), or of sets (C, E, N)."""
+        return self.harm[None] if self.of_label is None else self.of_label
 
     @property
     def layer_cost(self) -> float:
@@ -80,14 +91,18 @@ def evidence(
     cost: Sequence[float] | None = None,
     right: Matrix | None = None,
 ) -> Evidence:
-    """Checked evidence. `cost` has a number per exit and one for the last; without it a layer costs 1."""
+    """Checked evidence. `cost` has a number per exit and one for the last; without it a layer costs 1.
+
+    `harm` is (E, N), or (C, E, N) where each of C labels has its own.
+    """
     depths = tuple(int(depth) for depth in exits)
     if list(depths) != sorted(set(depths)) or any(not 1 <= depth < layers for depth in depths):
         raise ConfigError(f"`exits` should be depths from 1 to {layers - 1}, ascending. Found {list(depths)}.")
-    harmed = _array(harm)
+    of_label = _array(harm)
+    harmed = np.asarray(of_label.any(axis=0)) if of_label.ndim == 3 else of_label
     if harmed.ndim != 2 or len(harmed) != len(depths):
         raise ConfigError(f"`harm` should have a row for each of {len(depths)} exits. Found shape {harmed.shape}.")
-    if not np.isin(harmed, (0, 1)).all():
+    if not np.isin(of_label, (0, 1)).all():
         raise ConfigError("`harm` should be 0 or 1 for every text. Found other values.")
     told = None if right is None else _array(right).astype(bool)
     if told is not None and told.shape != (len(depths) + 1, harmed.shape[1]):
@@ -101,7 +116,8 @@ def evidence(
             f"`cost` should be {len(depths) + 1} numbers that do not fall, of the exits and the last. "
             f"Found {costs.tolist()}."
         )
-    return Evidence(harmed.astype(bool), depths, costs, layers, told)
+    by_label = of_label.astype(bool) if of_label.ndim == 3 else None
+    return Evidence(harmed.astype(bool), depths, costs, layers, told, by_label)
 
 
 class Scoring:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import torch
 from torch import Tensor
 
@@ -12,6 +14,8 @@ class Never:
     """No text leaves early; the last exit answers all."""
 
     trained_only = True
+    takes_sets: ClassVar[bool] = True
+    """Whether it can tell of a set of labels when to leave."""
 
     def reads(self, depth: int) -> bool:
         """No exit but the last is looked at."""

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from offramp.policies.scored import Scored
+from offramp.reading import answers
 from offramp.types import Batch, ExitOutput
 
 
@@ -20,9 +21,11 @@ class Patience(Scored):
     Reference: Zhou et al., BERT Loses Patience: Fast and Robust Inference with Early Exit (PABEE).
 
     Differences: the paper's counter begins at 0 and leaves at its patience t, when t + 1 exits agree: it is the score
-    less 1, and a threshold of k here is a patience of t = k - 1 there. Exits that are not read do not count.
+    less 1, and a threshold of k here is a patience of t = k - 1 there. Exits that are not read do not count. Of a set
+    of labels the whole set is the answer.
 
-    Inputs: `output.logits` (B, C). State (B, 2): the answer, and for how many exits it has held.
+    Inputs: `output.logits` (B, C). State (B, 2), of sets (B, C + 1): the answer, and for how many exits it has held;
+    (B, 1) before the first exit.
     Related: `patient-confidence` counts sure exits; `vote` forgives a dissenting one.
 
     >>> import torch
@@ -35,13 +38,16 @@ class Patience(Scored):
     """
 
     range: ClassVar[tuple[float, float]] = (1.0, math.inf)
+    takes_sets: ClassVar[bool] = True
 
     def start(self, batch: Batch) -> Tensor:
         """No answer yet."""
-        return torch.tensor([[-1, 0]]).repeat(len(batch), 1)  # (B, 2)
+        return torch.zeros(len(batch), 1, dtype=torch.int64)  # (B, 1)
 
     def score(self, depth: int, output: ExitOutput, state: Tensor) -> tuple[Tensor, Tensor]:
         """For how many exits each text's answer has held."""
-        answer = output.logits.argmax(dim=1)  # (B,)
-        held = torch.where(answer == state[:, 0], state[:, 1], 0) + 1  # (B,)
-        return held.float(), torch.stack([answer, held], dim=1)
+        answer = answers(output.logits, self.sets)  # (B,), of sets (B, C)
+        answer = answer if self.sets else answer[:, None]  # (B, Q)
+        before = state[:, :-1] if state.shape[1] > 1 else answer  # the first exit dissents from nobody
+        held = torch.where((answer == before).all(dim=1), state[:, -1], 0) + 1  # (B,)
+        return held.float(), torch.cat([answer, held[:, None]], dim=1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -28,6 +29,7 @@ class PatientConfidence(Scored):
 
     Differences: the paper tells by the entropy how sure an exit is, here it is the top probability. As in the paper,
     the exits need not agree. Of several thresholds, that of the exit where the text would leave is asked of them all.
+    Of a set of labels, the top probability is that of the label that is told least surely, as in `confidence`.
 
     Inputs: `output.logits` (B, C). State (B, patience - 1): the last top probabilities.
     Relations: with a patience of 1 it is `confidence`. Related: `patience` asks for agreement instead.
@@ -42,8 +44,10 @@ class PatientConfidence(Scored):
     (False, True)
     """
 
-    def __init__(self, thresholds: float | Mapping[int, float], patience: int = PATIENCE) -> None:
-        super().__init__(thresholds)
+    takes_sets: ClassVar[bool] = True
+
+    def __init__(self, thresholds: float | Mapping[int, float], patience: int = PATIENCE, sets: bool = False) -> None:
+        super().__init__(thresholds, sets)
         if patience < 1:
             raise ConfigError(f"`patience` should be 1 or more. Found {patience}.")
         self.patience = patience
@@ -54,5 +58,5 @@ class PatientConfidence(Scored):
 
     def score(self, depth: int, output: ExitOutput, state: Tensor) -> tuple[Tensor, Tensor]:
         """The least sure of the last exits, for each text."""
-        recent = torch.cat([state, confidence(output.logits)[:, None]], dim=1)  # (B, patience)
+        recent = torch.cat([state, confidence(output.logits, self.sets)[:, None]], dim=1)  # (B, patience)
         return recent.amin(dim=1), recent[:, 1:]

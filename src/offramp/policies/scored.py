@@ -24,13 +24,16 @@ class Scored(Never):
     """The first exit whose score reaches its threshold.
 
     One threshold for all exits, or one per depth. A depth without one is not read; one with an infinite threshold is
-    read for what the policy remembers of a text, and nobody leaves there.
+    read for what the policy remembers of a text, and nobody leaves there. `sets` says that the logits are those of
+    label sets (`offramp.reading`).
     """
 
     range: ClassVar[tuple[float, float]] = (0.0, 1.0)
     """Smallest and largest threshold, both allowed."""
+    takes_sets: ClassVar[bool] = False
 
-    def __init__(self, thresholds: float | Mapping[int, float]) -> None:
+    def __init__(self, thresholds: float | Mapping[int, float], sets: bool = False) -> None:
+        self.sets = sets
         if isinstance(thresholds, Mapping):
             for depth, threshold in thresholds.items():
                 if threshold != math.inf:

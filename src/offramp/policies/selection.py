@@ -22,7 +22,7 @@ class Outcomes:
     """What some texts meet at each point of a path."""
 
     left: NDArray[np.int64]  # (P, E' + 1), how many leave at each exit and at the last
-    harms: NDArray[np.int64]  # (P,)
+    harms: NDArray[np.int64]  # (P,), of sets of labels those of the label that has the most
     costs: NDArray[np.float64]  # (P,), mean
 
     def cheapest(self, allowed: NDArray[np.bool_]) -> int:
@@ -58,19 +58,21 @@ class Case:
         """These texts under each point, (P, E'), of thresholds at these exits."""
         rows = self.columns(exits)
         left = np.zeros((len(points), len(exits) + 1), dtype=np.int64)
-        harms = np.zeros(len(points), dtype=np.int64)
+        counted = self.evidence.counted[:, :, texts].astype(np.float32)  # (C, E, N)
+        harms = np.zeros((len(points), len(counted)))  # (P, C)
         here = np.ones((len(points), len(texts)), dtype=bool)  # (P, N)
         for place, scores in enumerate(self.scoring.of(exits)[:, texts]):
             gone = here & passing(scores, points[:, place, None])
             left[:, place] = gone.sum(axis=1)
-            harms += (gone & self.evidence.harm[rows[place], texts]).sum(axis=1)
+            harms += gone.astype(np.float32) @ counted[:, rows[place]].T
             here &= ~gone
         left[:, -1] = here.sum(axis=1)
         read = np.cumsum(self.reads(exits, points), axis=1)  # (P, E'), up to and with each exit
         # Whoever reaches the last exit has passed all others.
         read = np.pad(read, ((0, 0), (0, 1)), mode="edge" if exits else "constant")  # (P, E' + 1)
         costs = self.evidence.cost[[*rows, -1]] + self.terms.exit_cost * self.evidence.layer_cost * read
-        return Outcomes(left, harms, (left * costs).sum(axis=1) / len(texts))
+        worst = harms.max(axis=1, initial=0).astype(np.int64)  # (P,)
+        return Outcomes(left, worst, (left * costs).sum(axis=1) / len(texts))
 
     def path(self, exits: tuple[int, ...], texts: NDArray[np.int64]) -> Floats:
         """The path over these exits, (P, E')."""

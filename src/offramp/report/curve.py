@@ -34,15 +34,13 @@ class Point:
     def of(
         cls,
         policy: str,
-        truth: Sequence[int],
-        predicted: Sequence[int],
+        right: Sequence[bool],
         depths: Sequence[int],
         seconds: float,
         threshold: float | None = None,
     ) -> Point:
-        """The point of true and predicted classes and of the depths where the texts left, all (N,)."""
-        right = np.asarray(truth) == np.asarray(predicted)  # (N,)
-        return cls(policy, threshold, float(right.mean()), float(np.mean(depths)), seconds)
+        """The point of who was answered right and of the depths where the texts left, both (N,)."""
+        return cls(policy, threshold, float(np.mean(right)), float(np.mean(depths)), seconds)
 
 
 @dataclass(frozen=True)

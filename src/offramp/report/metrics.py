@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,8 +21,12 @@ NAMES: dict[str, str] = {
     "f1": "F1",
     "macro_f1": "macro-F1",
     "mcc": "Matthews correlation",
+    "micro_f1": "micro-F1",
 }
-"""The scores, each with the name a reader sees."""
+"""The scores, each with the name a reader sees; the last is one of label sets only."""
+
+SHOWN: dict[str, str] = {"accuracy": "accuracy", "macro_f1": "macro-F1", "mcc": "Matthews"}
+"""The scores of a table, each with its heading."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +41,9 @@ class Scores:
 
     def value(self, name: str) -> float:
         """One score: `accuracy`, `f1`, `macro_f1` or `mcc`."""
-        if name not in NAMES:
-            raise unknown_name("score", name, NAMES)
+        known = [known for known in NAMES if hasattr(self, known)]
+        if name not in known:
+            raise unknown_name("score", name, known)
         found = getattr(self, name)
         if found is None:
             raise DataError(
@@ -73,6 +78,7 @@ class ConfusedPair:
 class Evaluation:
     """What a model and its policy made of n labelled texts."""
 
+    shown: ClassVar[dict[str, str]] = SHOWN
     n: int
     accuracy: float
     macro_f1: float
@@ -104,11 +110,7 @@ class Evaluation:
         """
         classes = len(labels)
         whole = scores(truth, predicted, classes)
-        left = np.asarray(depths, dtype=np.int64)  # (B,)
-        if left.shape != (whole.n,):
-            raise DataError(f"`depths` should hold one depth for each of {whole.n} texts. Found {len(left)}.")
-        if left.min() < 1 or left.max() > layers:
-            raise DataError(f"A depth should be between 1 and {layers}. Found {left.min()} to {left.max()}.")
+        mean_depth, left = where_left(depths, whole.n, layers)
         by_exit = []
         for depth in sorted(exit_predictions):
             own = scores(truth, exit_predictions[depth], classes)
@@ -118,8 +120,8 @@ class Evaluation:
             accuracy=whole.accuracy,
             macro_f1=whole.macro_f1,
             mcc=whole.mcc,
-            mean_depth=float(left.mean()),
-            depths={depth: int((left == depth).sum()) for depth in range(1, layers + 1)},
+            mean_depth=mean_depth,
+            depths=left,
             by_exit=by_exit,
             confusion=confusion(truth, predicted, classes).tolist(),
             labels=list(labels),
@@ -145,6 +147,16 @@ class Evaluation:
     def to_json(self) -> dict[str, Any]:
         """The evaluation as plain JSON values; the keys of `depths` become strings."""
         return {**asdict(self), "depths": {str(depth): count for depth, count in self.depths.items()}}
+
+
+def where_left(depths: Sequence[int], texts: int, layers: int) -> tuple[float, dict[int, int]]:
+    """The mean depth of so many texts, and how many left at each depth, zeros included."""
+    left = np.asarray(depths, dtype=np.int64)  # (B,)
+    if left.shape != (texts,):
+        raise DataError(f"`depths` should hold one depth for each of {texts} texts. Found {len(left)}.")
+    if left.min() < 1 or left.max() > layers:
+        raise DataError(f"A depth should be between 1 and {layers}. Found {left.min()} to {left.max()}.")
+    return float(left.mean()), {depth: int((left == depth).sum()) for depth in range(1, layers + 1)}
 
 
 def scores(truth: Sequence[int], predicted: Sequence[int], classes: int) -> Scores:

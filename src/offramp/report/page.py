@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from offramp.config import AlignmentConfig
@@ -15,7 +15,8 @@ from offramp.report.curve import caption as curve_caption
 from offramp.report.exit_map import MOST_CLOSE, ExitMap, draw_map
 from offramp.report.history import History
 from offramp.report.markup import details, figure, section, table, text
-from offramp.report.metrics import NAMES, Evaluation
+from offramp.report.metrics import NAMES, Evaluation, ExitScore
+from offramp.report.set_metrics import SetEvaluation, SetExitScore
 from offramp.report.style import CSS
 
 HEAD = """<!doctype html>
@@ -30,7 +31,7 @@ HEAD = """<!doctype html>
 
 def render(
     title: str,
-    evaluation: Evaluation | None,
+    evaluation: Evaluation | SetEvaluation | None,
     history: History,
     config: Mapping[str, Any],
     facts: Mapping[str, str],
@@ -70,24 +71,22 @@ def _missing() -> str:
     return ""
 
 
-def _evaluation(evaluation: Evaluation) -> str:
-    depths, total = evaluation.depths, evaluation.n
-    idle = [number for number, exit in enumerate(evaluation.by_exit) if not exit.trained]
+def _evaluation(evaluation: Evaluation | SetEvaluation) -> str:
+    depths, total, shown = evaluation.depths, evaluation.n, evaluation.shown
+    every: Sequence[ExitScore | SetExitScore] = evaluation.by_exit
+    idle = [number for number, exit in enumerate(every) if not exit.trained]
     rows: list[tuple[object, ...]] = [
-        (e.depth, f"{e.accuracy:.3f}", f"{e.macro_f1:.3f}", f"{e.mcc:.3f}", "yes" if e.trained else "no")
-        for e in evaluation.by_exit
+        (e.depth, *(f"{getattr(e, name):.3f}" for name in shown), "yes" if e.trained else "no") for e in every
     ]
-    trained = [exit for exit in evaluation.by_exit if exit.trained]
+    trained = [exit for exit in every if exit.trained]
     if len(trained) > 1:
-        means = (
-            sum(getattr(exit, name) for exit in trained) / len(trained) for name in ("accuracy", "macro_f1", "mcc")
-        )
+        means = (sum(getattr(exit, name) for exit in trained) / len(trained) for name in shown)
         rows.append(("Mean", *(f"{mean:.3f}" for mean in means), len(trained)))
     exits = table(
         "Scores if every text left at this exit",
-        ("Depth", "Accuracy", "Macro-F1", "Matthews", "Trained"),
+        ("Depth", *map(_heading, shown.values()), "Trained"),
         rows,
-        "lnnnn",
+        "ln" + "n" * len(shown),
         idle,
     )
     left = table(
@@ -96,6 +95,17 @@ def _evaluation(evaluation: Evaluation) -> str:
         [(depth, f"{count:,}", f"{count / total:.1%}") for depth, count in depths.items()],
         "lnn",
     )
+    by_depth = figure("Texts by depth", captions.depths(evaluation), lambda: figures.depth_histogram(evaluation))
+    parts = [_headline(evaluation)]
+    if evaluation.by_exit:
+        curves = figure("Scores by depth", captions.exits(evaluation), lambda: figures.exit_scores(evaluation))
+        parts.append(section("exits", "Score of each exit", curves, exits))
+    parts.append(section("depths", "Where texts left", by_depth, left))
+    parts.append(_confused(evaluation) if isinstance(evaluation, Evaluation) else _by_label(evaluation))
+    return "\n".join(parts)
+
+
+def _confused(evaluation: Evaluation) -> str:
     pairs = evaluation.confused_pairs()
     confused = table(
         "Most confused pairs",
@@ -104,15 +114,18 @@ def _evaluation(evaluation: Evaluation) -> str:
         "llnn",
     )
     layout = "pair" if len(evaluation.labels) <= figures.MOST_COUNTED else "stack"
-    by_depth = figure("Texts by depth", captions.depths(evaluation), lambda: figures.depth_histogram(evaluation))
     matrix = figure("Confusion matrix", captions.confusion(evaluation), lambda: figures.confusion_matrix(evaluation))
-    parts = [_headline(evaluation)]
-    if evaluation.by_exit:
-        curves = figure("Scores by depth", captions.exits(evaluation), lambda: figures.exit_scores(evaluation))
-        parts.append(section("exits", "Score of each exit", curves, exits))
-    parts.append(section("depths", "Where texts left", by_depth, left))
-    parts.append(section("confusion", "What was confused", matrix, confused if pairs else "", layout=layout))
-    return "\n".join(parts)
+    return section("confusion", "What was confused", matrix, confused if pairs else "", layout=layout)
+
+
+def _by_label(evaluation: SetEvaluation) -> str:
+    """A row for each label: a set has no one label that is taken for another."""
+    rows: list[tuple[object, ...]] = []
+    for each in evaluation.by_label:
+        shares = (f"{share:.3f}" for share in (each.precision, each.recall, each.f1))
+        rows.append((each.label, f"{each.texts:,}", f"{each.given:,}", *shares))
+    head = ("Label", "Texts that have it", "Texts given it", "Precision", "Recall", "F1")
+    return section("labels", "Each label", table("How well each label was told", head, rows, "lnnnnn"), layout="stack")
 
 
 def _curve(found: Curve) -> str:
@@ -148,11 +161,14 @@ def _map(found: ExitMap) -> str:
     return section("map", "Representations", drawn, folded, layout="stack")
 
 
-def _headline(evaluation: Evaluation) -> str:
+def _heading(name: str) -> str:
+    return name[0].upper() + name[1:]
+
+
+def _headline(evaluation: Evaluation | SetEvaluation) -> str:
+    scores = evaluation.shown | ({"mcc": NAMES["mcc"]} if isinstance(evaluation, Evaluation) else {})
     cards = (
-        ("Accuracy", f"{evaluation.accuracy:.3f}", ""),
-        ("Macro-F1", f"{evaluation.macro_f1:.3f}", ""),
-        ("Matthews correlation", f"{evaluation.mcc:.3f}", ""),
+        *((_heading(heading), f"{getattr(evaluation, name):.3f}", "") for name, heading in scores.items()),
         ("Mean depth", f"{evaluation.mean_depth:.2f}", f"of {evaluation.layers} layers"),
         ("Texts", f"{evaluation.n:,}", f"{len(evaluation.labels):,} labels"),
     )

@@ -27,6 +27,7 @@ from offramp.policies import policy
 from offramp.policies.certificate import Certificate
 from offramp.policies.dial import Dial
 from offramp.policies.patient_confidence import PATIENCE
+from offramp.reading import SET
 from offramp.runtime.engine import Engine
 from offramp.types import Policy
 
@@ -51,7 +52,8 @@ class Certified:
         told = self.certificate
         rule = told.rule if point is None or self.dial is None else self.dial.points[point].rule
         patience = int(told.settings.get("patience", PATIENCE))
-        return policy(told.policy, rule, patience=patience, tensors=self.tensors)
+        sets = told.settings.get("labels") == SET
+        return policy(told.policy, rule, patience=patience, tensors=self.tensors, sets=sets)
 
     def tensors_of(self, name: str) -> Mapping[str, Tensor] | None:
         """What was fitted, where it is this policy's."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import torch
 
+from offramp import reading
 from offramp.data.sampling import sorted_batches
 from offramp.data.tokens import CHUNK, Tokens
 from offramp.policies.replay import Pooled
@@ -91,13 +92,14 @@ def pool(engine: Engine, tokens: Tokens, batch_size: int, depths: Collection[int
     )
 
 
-def answers(engine: Engine, tokens: Tokens, batch_size: int) -> dict[int, list[int]]:
-    """The class that every exit gives every text, by depth."""
-    found = {depth: torch.zeros(len(tokens), dtype=torch.int64) for depth in engine.exits}
+def answers(engine: Engine, tokens: Tokens, batch_size: int, sets: bool = False) -> dict[int, list[Any]]:
+    """What every exit answers to every text, by depth: a class, or of label sets a row of 0 and 1."""
+    found: dict[int, list[Any]] = {depth: [None] * len(tokens) for depth in engine.exits}
     for rows, outputs in _passes(engine, tokens, batch_size, lambda lane, batch: lane.outputs(batch)):
         for depth, output in outputs.items():
-            found[depth][torch.tensor(rows)] = output.logits.argmax(dim=1).cpu()
-    return {depth: classes.tolist() for depth, classes in found.items()}
+            for row, answer in zip(rows, reading.answers(output.logits, sets).tolist(), strict=True):
+                found[depth][row] = answer
+    return found
 
 
 def _passes(

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from offramp.config import Config
@@ -18,6 +19,7 @@ from offramp.exits import checkpoint
 from offramp.exits.manifest import MANIFEST as MODEL
 from offramp.exits.model import MultiExitConfig, MultiExitModel
 from offramp.policies.never import Never
+from offramp.reading import alike, answers
 from offramp.runtime.engine import Engine, run
 from offramp.runtime.onnx_engine import OnnxEngine
 from offramp.runtime.onnx_export import export as export_segments
@@ -31,9 +33,10 @@ class Comparison:
 
     engine: Engine
     tokens: Tokens
-    truth: Sequence[int]
+    truth: Sequence[int] | Sequence[Sequence[int]]
     batch_size: int
     most: float | None = None  # accuracy that may be lost; None: any
+    sets: bool = False  # whether each text has a set of labels, all of which must be right
 
     def of(self, exported: Engine) -> dict[str, float | int]:
         """Both accuracies at full depth; a loss above the limit is an error."""
@@ -47,8 +50,8 @@ class Comparison:
         return {"texts": len(self.truth), "accuracy_before": before, "accuracy_after": after}
 
     def _accuracy(self, engine: Engine) -> float:
-        answers = run(engine, self.tokens, Never(), self.batch_size).logits.argmax(dim=1).tolist()
-        return sum(map(int.__eq__, answers, self.truth)) / len(self.truth)
+        given = answers(run(engine, self.tokens, Never(), self.batch_size).logits, self.sets)
+        return int(alike(given, torch.tensor(self.truth)).sum()) / len(self.truth)
 
 
 def is_exported(folder: Path) -> bool:

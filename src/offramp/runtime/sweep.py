@@ -22,6 +22,7 @@ from offramp.policies.fixed import Fixed
 from offramp.policies.never import Never
 from offramp.policies.replay import depths, scores
 from offramp.policies.scored import Scored
+from offramp.reading import answers
 from offramp.runtime.engine import Engine, pool, run
 from offramp.types import Decision, Policy
 
@@ -50,7 +51,7 @@ class Sweep:
     full: Measured  # no exit is read but the last
     truncated: dict[int, Measured]  # every text leaves at this depth
     calibrated: Measured | None
-    answers: dict[int, Tensor]  # by trained depth: the exit's classes, (N,)
+    answers: dict[int, Tensor]  # by trained depth: the exit's classes, (N,), or of label sets (N, C)
     scores: dict[int, Tensor]  # by trained depth: the policy's score there, (N,); absent where it has none
     timed: int  # texts of a round
     rounds: int
@@ -81,7 +82,7 @@ def sweep(engine: Engine, tokens: Tokens, make: Make, calibrated: Policy | None,
         full=rest[0],
         truncated=dict(zip(fixed, rest[1:], strict=False)),
         calibrated=None if calibrated is None else rest[-1],
-        answers={depth: pooled.outputs[depth].logits.argmax(dim=1) for depth in engine.trained},
+        answers={depth: answers(pooled.outputs[depth].logits, judge.sets) for depth in engine.trained},
         scores=dict(zip(read, known, strict=True)),
         timed=len(some),
         rounds=ROUNDS,

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from offramp.errors import ConfigError
 from offramp.exits.model import MultiExitModel
+from offramp.reading import SET
 from offramp.runtime.compaction import walk
 from offramp.runtime.lanes import one_thread_each
 from offramp.types import Batch, Decision, ExitOutput, Policy
@@ -47,6 +48,7 @@ class TorchEngine:
         facts = [config.labels, config.max_tokens, config.trained_exits, config.exit_kind]
         facts += [config.exit_heads, config.exit_temperature, config.exit_window]
         facts += [] if config.windows == 1 else [config.windows, config.overlap]
+        facts += [SET] if config.sets else []
         facts += [] if config.last_kind == config.exit_kind else [config.last_kind]
         found = hashlib.sha256(json.dumps(facts).encode())
         for name, tensor in self.model.state_dict().items():

@@ -15,8 +15,10 @@ from torch import Tensor
 
 from offramp.classifier import Classifier
 from offramp.data.tokens import Tokens
+from offramp.reading import answers, probabilities
 from offramp.runtime.compaction import walk
 from offramp.runtime.engine import Engine
+from offramp.runtime.predictions import Prediction, SetPrediction, predictions, set_predictions
 from offramp.serve.choice import Choice, Choices
 from offramp.types import Batch, Decision, Example, ExitOutput, Label, Policy, directions
 
@@ -38,21 +40,23 @@ class ExitAnswer:
 
     depth: int
     trained: bool
-    label: Label
+    label: Label | None  # None where texts have sets of labels
     probabilities: list[float]  # (C,)
     distances: list[float]  # (C,), 1 less the cosine of the representation and each label embedding
+    labels: list[Label] | None = None  # in place of `label`
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
     """What a text was answered, how surely, and where it left."""
 
-    label: Label
+    label: Label | None  # None where texts have sets of labels
     probability: float
     depth: int
     certified: bool  # by a policy whose risk is kept by a certificate
     cut: bool  # whether the text was longer than the model takes
     exits: list[ExitAnswer] | None = None
+    labels: list[Label] | None = None  # in place of `label`
 
 
 class Answerer:
@@ -85,24 +89,29 @@ class Answerer:
             exits: list[list[ExitAnswer] | None] = list(self._exits(outputs, len(batch)))
         else:
             decision, exits = self.engine.decide(batch, chosen.policy), [None] * len(batch)
-        top, index = torch.softmax(decision.logits.float().cpu(), dim=1).max(dim=1)
-        rows = zip(index.tolist(), top.tolist(), decision.depth.tolist(), cut, exits, strict=True)
-        for label, probability, depth, shortened, every in rows:
-            yield Answer(names[label], probability, depth, chosen.certified, shortened, every)
+        made = set_predictions if self.classifier.sets_ else predictions
+        found = made(Decision(decision.logits.float().cpu(), decision.depth), names, chosen.certified)
+        for each, shortened, every in zip(found, cut, exits, strict=True):
+            given = list(each.labels) if isinstance(each, SetPrediction) else None
+            label = each.label if isinstance(each, Prediction) else None
+            yield Answer(label, each.probability, each.depth, each.certified, shortened, every, given)
 
     def _exits(self, outputs: Mapping[int, ExitOutput], texts: int) -> Iterator[list[ExitAnswer]]:
         """What every exit says of each text."""
-        names, trained = self.classifier.labels_.names, self.engine.trained
+        names, trained, sets = self.classifier.labels_.names, self.engine.trained, self.classifier.sets_
         told = {}
         for depth, output in outputs.items():
-            sure = torch.softmax(output.logits, dim=1)  # (B, C)
             far = 1 - directions(output.representation) @ directions(output.label_embeddings).T  # (B, C)
-            told[depth] = (sure.argmax(dim=1).tolist(), sure.tolist(), far.tolist())
+            sure = probabilities(output.logits, sets)  # (B, C)
+            told[depth] = (answers(output.logits, sets).tolist(), sure.tolist(), far.tolist())
         for text in range(texts):
-            yield [
-                ExitAnswer(depth, depth in trained, names[best[text]], sure[text], far[text])
-                for depth, (best, sure, far) in told.items()
-            ]
+            every = []
+            for depth, (given, likely, apart) in told.items():
+                best = given[text]
+                label = None if sets else names[best]
+                labels = [name for name, has in zip(names, best, strict=True) if has] if sets else None
+                every.append(ExitAnswer(depth, depth in trained, label, likely[text], apart[text], labels))
+            yield every
 
 
 def replay(engine: Engine, outputs: Mapping[int, ExitOutput], batch: Batch, policy: Policy, classes: int) -> Decision:

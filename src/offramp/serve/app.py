@@ -194,9 +194,14 @@ def _page(path: str) -> Any:
 
 
 def _told(answer: Answer) -> dict[str, Any]:
-    found = asdict(answer) if answer.exits is not None else None
-    if found is None:
-        found = {name: getattr(answer, name) for name in ("label", "probability", "depth", "certified", "cut")}
+    """The answer as JSON has it: with a label, or with the labels of a set."""
+    other = "labels" if answer.labels is None else "label"
+    if answer.exits is None:
+        names = ("label", "labels", "probability", "depth", "certified", "cut")
+        return {name: getattr(answer, name) for name in names if name != other}
+    found = asdict(answer)
+    for told in (found, *found["exits"]):
+        del told[other]
     return found
 
 

@@ -49,6 +49,7 @@ def about(classifier: Classifier, state: str, settings: ServeSettings, folder: P
         "exits": list(engine.exits),
         "trained": list(engine.trained),
         "labels": list(classifier.labels_.names),
+        "label_sets": classifier.sets_,
         "max_tokens": classifier.max_tokens_,
         "policy": _plain(classifier.policy_in_force()),
         "promise": None if certificate is None else certificate.promises(),
@@ -66,10 +67,7 @@ def promise(certificate: Certificate, point: DialPoint) -> str:
     if not point.thresholds:
         return ALL
     if not point.certified:
-        measured = f"{point.harms} of {certificate.certification} texts harmed"
-        measured += f", {point.mean_depth:.2f} of {certificate.layers} layers run"
-        if point.accuracy is not None and certificate.accuracy_full is not None:
-            measured += f", accuracy {point.accuracy:.4f} against {certificate.accuracy_full:.4f}"
+        measured = certificate.measurement(point.harms, point.mean_depth, point.accuracy)
         return f"Nothing is promised here; measured: {measured}."
     level = (1 - certificate.confidence) / certificate.tried
     here = replace(

@@ -15,15 +15,20 @@ class ExitReply(BaseModel):
 
     depth: int
     trained: bool
-    label: str | int
+    label: str | int | None = None
+    labels: list[str | int] | None = None
     probabilities: list[float]
     distances: list[float]
 
 
 class AnswerReply(BaseModel):
-    """What a text was answered, how surely, where it left, and whether a certificate stands behind that."""
+    """What a text was answered, how surely, where it left, and whether a certificate stands behind that.
 
-    label: str | int
+    A model that gives sets of labels answers with `labels`, any other with `label`.
+    """
+
+    label: str | int | None = None
+    labels: list[str | int] | None = None
     probability: float
     depth: int
     certified: bool
@@ -87,6 +92,7 @@ class ModelReply(BaseModel):
     exits: list[int]
     trained: list[int]
     labels: list[str | int]
+    label_sets: bool
     max_tokens: int
     policy: dict[str, Any]
     promise: str | None

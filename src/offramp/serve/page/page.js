@@ -77,7 +77,7 @@ function choice() {
 }
 
 function threshold() {
-  const least = 1 / model.labels.length;
+  const least = model.label_sets ? 0.5 : 1 / model.labels.length;
   return Number((1 - ((1 - least) * place()) / STEPS).toFixed(4));
 }
 
@@ -154,13 +154,19 @@ function show(texts, reply) {
   );
 }
 
+/** The label of an answer, or all labels of a set. */
+function named(found) {
+  if (!found.labels) return String(found.label);
+  return found.labels.length ? found.labels.join(", ") : "no label";
+}
+
 function card(text, found, reply, open) {
   const track = element("span", { class: "track", "aria-hidden": "true" });
   for (let depth = 1; depth <= reply.layers; depth++) track.append(element("span", depth <= found.depth ? { class: "ran" } : {}));
   const result = element(
     "p",
     { class: "result" },
-    element("span", { class: "label" }, String(found.label)),
+    element("span", { class: "label" }, named(found)),
     element("span", {}, `probability ${share(found.probability)}`),
     element("span", {}, track, ` left at depth ${found.depth} of ${reply.layers}`),
     element("span", { class: found.certified ? "tag sure" : "tag" }, found.certified ? "certified" : "not certified"),
@@ -177,7 +183,7 @@ function table(exit, labels, left) {
   const rows = shown.map((place, rank) =>
     element(
       "tr",
-      rank ? {} : { class: "top" },
+      (exit.labels ? exit.labels.includes(labels[place]) : rank === 0) ? { class: "top" } : {},
       element("th", { scope: "row" }, String(labels[place])),
       element("td", {}, bar(exit.probabilities[place], 1, share(exit.probabilities[place]))),
       element("td", {}, bar(exit.distances[place], 2, exit.distances[place].toFixed(2), "far")),
