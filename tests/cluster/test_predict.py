@@ -16,13 +16,14 @@ from pyarrow import dataset, parquet
 from tests.cluster.conftest import TEXTS, THRESHOLD
 
 from offramp import Classifier
-from offramp.cluster.answerer import Answerer, Orders, Receipt
+from offramp.cluster.answerer import Answerer, Orders, Receipt, answers
 from offramp.cluster.predict import Answered, Job, predict
 from offramp.cluster.session import Cluster
 from offramp.cluster.texts import files_of, spans_of
 from offramp.data.sources import stream
 from offramp.data.tokens import TruncationWarning
 from offramp.errors import UserError
+from offramp.runtime.predictions import SetPrediction
 
 CHOSEN = {"threshold": THRESHOLD}
 
@@ -240,3 +241,11 @@ def test_parts_have_the_same_columns_whatever_they_hold(alone: None, job: Job, c
 def test_a_block_is_made_of_whole_chunks(job: Job, classifier: Classifier, block: int) -> None:
     with pytest.raises(UserError, match=rf"`block` should be 1024 or a multiple of it. Found {block}"):
         predict(replace(job, block=block), classifier, Cluster())
+
+
+def test_sets_of_labels_are_lists(texts: Path, tmp_path: Path) -> None:
+    (span,) = spans_of(files_of(str(texts), ["text"], tmp_path), 8192)
+    found = [SetPrediction(("b", "a") if row % 2 else (), (0.9, 0.8), 0.8, 1) for row in range(len(span))]
+    table = answers(span, list(span.examples()), found, ("a", "b"), keep_text=False)
+    assert table.column_names == ["file", "row", "labels", "probability", "depth", "certified"]
+    assert table["labels"].to_pylist()[:3] == [[], ["b", "a"], []]
