@@ -33,6 +33,7 @@ NOT_RUN = {
     ("docs/coming-from/trainer.md", "needs the Hugging Face hub"),
     ("docs/hugging-face.md", "needs the Hugging Face hub"),
     ("docs/protocols.md", "needs the Hugging Face hub"),
+    ("docs/ray.md", "needs a package index"),
     ("docs/serve.md", "needs a package index"),
     ("docs/serve.md", "needs docker"),
     ("docs/tasks.md", "needs the Hugging Face hub"),
