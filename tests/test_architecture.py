@@ -67,7 +67,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "classifier": BASE
     | set(STAGES) - {"serve"}
     | {"beginning", "calibration", "growing", "preparation", "sample_weights", "speed_curve"},
-    "cluster": BASE | {"classifier", "data"},
+    "cluster": BASE | {"classifier", "data", "runtime"},
     "progress": BASE,
     "spaces": BASE,
     "trials": BASE | {"cluster", "data", "optimise"},
