@@ -161,10 +161,12 @@ def test_the_python_of_a_page_runs(name: str, tmp_path: Path) -> None:
 
 FIRST_STEPS = ("README.md", "docs/tutorial.md", *(name for name in PAGES if name.startswith("docs/coming-from/")))
 """Pages that are followed with the backbone itself; elsewhere dozens of trainings, seconds each, would be minutes."""
+FOLLOWED = [
+    pytest.param(name, marks=pytest.mark.slow if name in FIRST_STEPS else pytest.mark.long) for name in WITH_PROGRAMS
+]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", WITH_PROGRAMS)
+@pytest.mark.parametrize("name", FOLLOWED)
 def test_a_page_can_be_followed_from_its_first_line_to_its_last(name: str, home: Callable[[str, bool], Path]) -> None:
     text = PAGES[name].read_text("utf-8")
     if "curl " in text and shutil.which("curl") is None:
