@@ -57,9 +57,15 @@ def _ratios(rows: list[Row]) -> str:
         spread = f" ({min(row['rounds']):.3g} to {max(row['rounds']):.3g})" if len(row["rounds"]) > 1 else ""
         goal = f"at {'least' if row['at_least'] else 'most'} {row['goal']:.3g}"
         lines.append(
-            f"| {row['what']} | {row['value']:.3g}{spread} | {goal} | {'met' if row['met'] else '**missed**'} |"
+            f"| {row['what']} | {row['value']:.3g}{spread} | {goal} | {'met' if row['met'] else _missed(row)} |"
         )
     return "\n".join(lines)
+
+
+def _missed(row: Row) -> str:
+    """That a goal was missed, and what the layers that texts run would allow, where that is known."""
+    ideal = [value for name, value in row["detail"].items() if name.endswith("ideal from layers by token")]
+    return f"**missed**; {ideal[0]:.3g} if exits cost nothing" if ideal else "**missed**"
 
 
 def _details(rows: list[Row]) -> list[str]:
