@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from offramp import hub_cli
+from offramp import hub_cli, split_cli
 from offramp.cluster.options import Address, OnRay, Workers, cluster_of
 from offramp.config import DEFAULT_RECIPE
 from offramp.errors import Interrupted, OfframpError, UserError
@@ -47,6 +47,7 @@ app = typer.Typer(
 )
 app.add_typer(study_app)
 app.command()(serve)
+app.command()(split_cli.split)
 app.command()(hub_cli.card)
 app.command()(hub_cli.push)
 

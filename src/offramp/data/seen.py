@@ -18,16 +18,17 @@ from offramp.types import Example
 
 def digests(examples: Iterable[Example]) -> Tensor:
     """The sorted hashes of texts, each once, (N,)."""
-    return torch.tensor(sorted({_digest(example) for example in examples}), dtype=torch.int64)
+    return torch.tensor(sorted({digest(example) for example in examples}), dtype=torch.int64)
 
 
 def count_seen(seen: Tensor, examples: Sequence[Example]) -> int:
     """How many of these texts are among those with the hashes `seen`."""
     known = set(seen.tolist())
-    return sum(_digest(example) in known for example in examples)
+    return sum(digest(example) in known for example in examples)
 
 
-def _digest(example: Example) -> int:
+def digest(example: Example) -> int:
+    """The hash of a text, or of a pair."""
     # Neither blanks nor capitals make a text new.
     content = [None if text is None else " ".join(text.lower().split()) for text in (example.text, example.pair)]
     found = hashlib.blake2b(json.dumps(content).encode(), digest_size=8).digest()

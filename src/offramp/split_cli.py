@@ -1,0 +1,51 @@
+"""The verb that puts texts aside: `split`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def split(
+    data: Annotated[str, typer.Argument(metavar="DATA", help="CSV, TSV, JSONL or Parquet file, or a data set's name.")],
+    out: Annotated[Path, typer.Option(help="Folder for the parts.")],
+    held_out: Annotated[float, typer.Option(help="Texts to calibrate on: a share, or from 1 on their number.")] = 0.2,
+    test: Annotated[float, typer.Option(help="Texts to score on: a share, or their number.")] = 0.2,
+    text: Annotated[
+        list[str] | None, typer.Option("--text", help="Column that holds the text; twice for a pair.")
+    ] = None,
+    label: Annotated[str | None, typer.Option("--label", help="Column that holds the label.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the draw.")] = 0,
+    settings: Annotated[list[str] | None, typer.Option("--set", help="How to read: data.labels=set.")] = None,
+    overwrite: Annotated[bool, typer.Option(help="Replace parts that are there.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
+) -> None:
+    """Divide labelled texts into those to train on, to calibrate on and to test on; no text stands in two parts."""
+    import torch
+
+    from offramp.config import Config, override
+    from offramp.data.division import divide, write_parts
+    from offramp.data.sources import columns, read
+    from offramp.errors import UserError
+
+    for name, size in (("--held-out", held_out), ("--test", test)):
+        if size < 0 or (size > 1 and size != int(size)):
+            raise UserError(f"`{name}` should be a share below 1 or a whole number of texts. Found {size:g}.")
+    table = read(data, **columns(override(Config(), settings or []).data, text, label))
+    sizes = {name: size for name, size in (("test", test), ("held-out", held_out)) if size}
+    found = divide(table, sizes, torch.Generator().manual_seed(seed))
+    parts = {name: found[name] for name in ("train", "held-out", "test") if name in found}
+    there = sorted(file.name for name in parts for file in out.glob(f"{name}.*"))
+    if there and not overwrite:
+        raise UserError(
+            f"`{out}` should be free of parts. Found {', '.join(there)}. Choose another folder, or add --overwrite."
+        )
+    files = write_parts(data, table, parts, out)
+    if as_json:
+        typer.echo(json.dumps({name: {"file": str(files[name]), "texts": len(rows)} for name, rows in parts.items()}))
+        return
+    for name, rows in parts.items():
+        typer.echo(f"{len(rows):>7} texts  {files[name]}")
