@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,8 @@ from offramp.optimise.state_cache import Frozen
 from offramp.optimise.strategies import Phase, groups, plan
 
 TEXTS, MICRO = 11, 2
+OF_SETS = ("ce", "scl", "acl", "acl-cl", "distill")
+"""The objectives that take sets of labels."""
 
 Left = dict[str, Tensor]
 Found = dict[str, tuple[Measured, Left]]
@@ -95,11 +97,19 @@ def assert_alike(found: tuple[Measured, Left], wanted: tuple[Measured, Left], na
         torch.testing.assert_close(found[1][parameter], gradient, rtol=1e-9, atol=1e-11, msg=f"{name} {parameter}")
 
 
-def steps(model: MultiExitModel, tokens: Tokens, scope: str, cached: bool, rule: Rule, texts: int) -> Found:
+def steps(
+    model: MultiExitModel,
+    tokens: Tokens,
+    scope: str,
+    cached: bool,
+    rule: Rule,
+    texts: int,
+    names: Collection[str] = OBJECTIVES.keys(),
+) -> Found:
     """What a step of every objective measures and leaves, by two exits of which the last teaches."""
     found: Found = {}
-    for name, kind in OBJECTIVES.items():
-        views = Views(("dropout", "dropout")) if kind.views > 1 else None
+    for name in names:
+        views = Views(("dropout", "dropout")) if OBJECTIVES[name].views > 1 else None
         phase = Phase("both", (3, 1), tuple(model.parameters()), groups(model, model.parameters()))
         made = objective(name, temperature=0.5, weight=0.3, heads=2)
         scene = Scene(model, made, phase, rule, views=views)
@@ -133,6 +143,26 @@ def test_every_objective_has_the_losses_and_gradients_of_one_process(
         for here, one in zip(found, wanted, strict=True):
             assert here.keys() == one.keys() == OBJECTIVES.keys()
             for name in one:
+                assert_alike(here[name], one[name], name)
+
+
+@pytest.mark.parametrize("cached", [False, True], ids=["plain", "gradient-cache"])
+@pytest.mark.parametrize("scope", SCOPES)
+def test_sets_of_labels_have_the_losses_and_gradients_of_one_process(
+    model: MultiExitModel, toy_tokens: Callable[..., Tokens], together: Any, scope: str, cached: bool
+) -> None:
+    tokens = toy_tokens(TEXTS)
+    draw = torch.Generator().manual_seed(0)
+    sets = torch.randint(2, (TEXTS, len(model.config.labels)), generator=draw)  # the empty set too
+    tokens = replace(tokens, labels=sets.numpy())
+
+    def every() -> list[Found]:
+        return [steps(model, tokens, scope, cached, Rule(90.0), texts, OF_SETS) for texts in (TEXTS, 1)]
+
+    wanted = every()
+    for found in together(every):
+        for here, one in zip(found, wanted, strict=True):
+            for name in OF_SETS:
                 assert_alike(here[name], one[name], name)
 
 
