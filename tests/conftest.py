@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.command_line import offramp  # noqa: F401  a fixture for all
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 from transformers import BertConfig, BertModel, PreTrainedModel, PreTrainedTokenizerFast
 

@@ -3,40 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
+from tests.command_line import Run
 
-from offramp import cli
 from offramp.cluster.options import cluster_of
 from offramp.cluster.session import Cluster, connected
 from offramp.errors import ConfigError, MissingExtra, UserError
-
-
-class Ran(NamedTuple):
-    """How a command ended, and what it said where."""
-
-    code: int
-    out: str
-    err: str
-
-
-Run = Callable[..., Ran]
-
-
-@pytest.fixture
-def offramp(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
-    def run(*arguments: object) -> Ran:
-        monkeypatch.setattr(sys, "argv", ["offramp", *map(str, arguments)])
-        capfd.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        assert isinstance(ended.value.code, int)
-        return Ran(ended.value.code, *capfd.readouterr())
-
-    return run
 
 
 @pytest.mark.parametrize(

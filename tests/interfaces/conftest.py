@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import csv
-import io
-import json
 import os
 import random
 import signal
 import subprocess
 import sys
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,8 +15,9 @@ from typing import Any
 
 import pytest
 import torch
+from tests.command_line import Ran
 
-from offramp import Classifier, cli
+from offramp import Classifier
 
 Toy = Callable[..., tuple[list[str], list[str]]]
 
@@ -82,47 +80,6 @@ def fitted(fitted_once: Classifier) -> Iterator[Classifier]:
 
 
 # The command line.
-
-
-@dataclass(frozen=True)
-class Ran:
-    """How a command ended, and what it said where."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        """Standard output, which is one JSON document."""
-        return json.loads(self.out)
-
-    @property
-    def lines(self) -> list[Any]:
-        """Standard output, one JSON document per line."""
-        return [json.loads(line) for line in self.out.splitlines()]
-
-
-Run = Callable[..., Ran]
-
-
-@pytest.fixture
-def offramp(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
-    """Runs a command in this process, because a process of its own imports torch for seconds."""
-
-    def run(*arguments: object, stdin: bytes = b"") -> Ran:
-        monkeypatch.setattr(sys, "argv", ["offramp", *map(str, arguments)])
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin), encoding="utf-8"))
-        capfd.readouterr()
-        with warnings.catch_warnings():
-            warnings.simplefilter("always")  # as in a process of its own, but that none is left out
-            with pytest.raises(SystemExit) as ended:
-                cli.main()
-        out, err = capfd.readouterr()
-        assert isinstance(ended.value.code, int)
-        return Ran(ended.value.code, out, err)
-
-    return run
 
 
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "200", "HF_HUB_OFFLINE": "1"}

@@ -3,45 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
-import torch
+from tests.command_line import Run
 from tests.study.tiny import names, write_study
 
-from offramp import cli
 from offramp.study.runner import studies
-
-
-class Ran(NamedTuple):
-    """How a command ended, and what it said where."""
-
-    code: int
-    out: str
-    err: str
-
-
-Run = Callable[..., Ran]
-
-
-@pytest.fixture
-def offramp(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Iterator[Run]:
-    """Runs a command in this process."""
-    before = torch.get_num_threads()
-
-    def run(*arguments: object) -> Ran:
-        monkeypatch.setattr(sys, "argv", ["offramp", "study", *map(str, arguments)])
-        capfd.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        assert isinstance(ended.value.code, int)
-        return Ran(ended.value.code, *capfd.readouterr())
-
-    yield run
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")
@@ -56,40 +24,41 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 
 def test_list_names_every_study_with_its_place(offramp: Run) -> None:
-    ran = offramp("list")
+    ran = offramp("study", "list")
     assert (ran.code, ran.err) == (0, "")
     assert [line.split()[0] for line in ran.out.splitlines()] == studies()
     assert "ACL, Table 1: " in ran.out
 
 
 def test_list_as_json_counts_the_runs_of_every_scale(offramp: Run) -> None:
-    found = [json.loads(line) for line in offramp("list", "--json").out.splitlines()]
+    found = [json.loads(line) for line in offramp("study", "list", "--json").out.splitlines()]
     assert [each["name"] for each in found] == studies()
     assert all(each["runs"].keys() == {"smoke", "cpu", "paper"} for each in found)
 
 
 def test_run_makes_what_is_missing_with_progress_on_standard_error(offramp: Run, tmp_path: Path) -> None:
     folder, results = write_study(tmp_path / "studies"), tmp_path / "results"
-    ran = offramp("run", folder, "--scale", "smoke", "--results", results, "--threads", 1, "--limit", 1)
+    asked = ("study", "run", folder, "--scale", "smoke", "--results", results, "--threads", 1)
+    ran = offramp(*asked, "--limit", 1)
     assert ran.code == 0
     assert ran.out == f"1 runs made, 0 shared with other studies, 0 there before, 1 missing\nresults {results}\n"
     assert ran.err.splitlines()[0] == "tiny at the scale smoke: 2 runs, 0 there, 2 to make"
     assert ran.err.splitlines()[1].startswith("[1/1] ce--sst2--s0  accuracy 0.")
-    ran = offramp("run", folder, "--scale", "smoke", "--results", results, "--threads", 1, "--json", "--only", "scl/*")
+    ran = offramp(*asked, "--json", "--only", "scl/*")
     assert json.loads(ran.out)["made"] == 1
     assert names(results) == ["tiny/smoke/ce--sst2--s0.json", "tiny/smoke/scl--sst2--s0.json"]
 
 
 def test_table_prints_markdown_or_a_page(offramp: Run, made: tuple[Path, Path], tmp_path: Path) -> None:
     where = (made[0], "--scale", "smoke", "--results", made[1])
-    ran = offramp("table", *where)
+    ran = offramp("study", "table", *where)
     assert (ran.code, ran.err) == (0, "")
     assert ran.out.startswith("## tiny\n\nACL, Table 9: What is asked? Scale smoke, 1 seed;")
     assert ran.out.endswith("It differs in this.\n")
     assert "| CE + SCL | " in ran.out
-    assert "alignment" in offramp("table", *where, "--geometry").out
+    assert "alignment" in offramp("study", "table", *where, "--geometry").out
     page = tmp_path / "deep" / "table.html"
-    assert offramp("table", *where, "--html", "--out", page).out == ""
+    assert offramp("study", "table", *where, "--html", "--out", page).out == ""
     assert page.read_text("utf-8").startswith("<!doctype html>")
 
 
@@ -98,7 +67,7 @@ def test_figure_writes_a_file(
     offramp: Run, made: tuple[Path, Path], tmp_path: Path, suffix: str, begins: bytes
 ) -> None:
     out = tmp_path / f"figure.{suffix}"
-    ran = offramp("figure", made[0], "--scale", "smoke", "--results", made[1], "--out", out)
+    ran = offramp("study", "figure", made[0], "--scale", "smoke", "--results", made[1], "--out", out)
     assert (ran.code, ran.out) == (0, f"figure {out}\n")
     assert out.read_bytes().startswith(begins)
 
@@ -118,7 +87,7 @@ def test_misuse_is_a_sentence_and_code_2(
     offramp: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, arguments: tuple[object, ...], words: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    ran = offramp(*arguments)
+    ran = offramp("study", *arguments)
     assert (ran.code, ran.out) == (2, "")
     assert ran.err.startswith(words)
     assert list(tmp_path.iterdir()) == []
@@ -126,6 +95,7 @@ def test_misuse_is_a_sentence_and_code_2(
 
 def test_a_folder_that_cannot_be_written_is_named(offramp: Run, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    ran = offramp("run", write_study(tmp_path), "--scale", "smoke", "--results", tmp_path / "file", "--threads", 1)
+    study, file = write_study(tmp_path), tmp_path / "file"
+    ran = offramp("study", "run", study, "--scale", "smoke", "--results", file, "--threads", 1)
     assert ran.code == 2
     assert "The folder for results should be writable" in ran.err
