@@ -27,7 +27,7 @@ def split(
     import torch
 
     from offramp.config import Config, override
-    from offramp.data.division import divide, write_parts
+    from offramp.data.division import REST, divide, write_parts
     from offramp.data.sources import columns, read
     from offramp.errors import UserError
 
@@ -37,7 +37,8 @@ def split(
     table = read(data, **columns(override(Config(), settings or []).data, text, label))
     sizes = {name: size for name, size in (("test", test), ("held-out", held_out)) if size}
     found = divide(table, sizes, torch.Generator().manual_seed(seed))
-    parts = {name: found[name] for name in ("train", "held-out", "test") if name in found}
+    order = [REST, "held-out", "test"]
+    parts = {name: found[name] for name in order if name in found}
     there = sorted(file.name for name in parts for file in out.glob(f"{name}.*"))
     if there and not overwrite:
         raise UserError(
