@@ -63,6 +63,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "model_card": BASE | {"classifier", "encoder", "optimise", "report"},
     "hub": BASE | {"classifier", "exits", "model_card", "runtime"},
     "hub_cli": BASE | {"classifier", "data", "hub", "model_card"},
+    "split_cli": BASE | {"data"},
     "hugging_face": BASE | set(STAGES) - {"serve"} | {"beginning", "classifier", "preparation"},
     "classifier": BASE
     | set(STAGES) - {"serve"}
@@ -77,7 +78,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "study": BASE | set(STAGES) - {"serve"} | {"classifier", "cluster", "preparation"},
     "cli": BASE
     | set(STAGES)
-    | {"classifier", "cluster", "demo", "hub_cli", "process", "progress", "spaces", "study", "tuning"},
+    | {"classifier", "cluster", "demo", "hub_cli", "process", "progress", "spaces", "split_cli", "study", "tuning"},
 }
 """For each folder and module: which others of ours it may import. Its own folder is always allowed."""
 
