@@ -1,6 +1,6 @@
 """Memory of `offramp predict` while a million texts stream through it: late over early.
 
-The texts are the built-in messages' words in random order, 3 to 40 of them; the model is a small training of the
+The texts are the built-in messages' words in random order, 1 to 12 of them; the model is a small training of the
 default recipe, whose texts leave early. The command runs as a process of its own and is watched from outside.
 """
 
@@ -27,7 +27,7 @@ def run(texts: int = TEXTS) -> list[Ratio]:
         few = {"data.cap": 200, "optimise.epochs": 2, "stage2.epochs": 4}
         Classifier(settings=few).fit_table(read(data_file("train")), folder=model)
         _write(file, texts)
-        command = [sys.executable, "-m", "offramp.cli", "predict", str(model), str(file), "--threshold", "0.5"]
+        command = [sys.executable, "-m", "offramp.cli", "predict", str(model), str(file), "--threshold", "0.2"]
         held, answers = _watch(command)
     if answers != texts:
         raise SystemExit(f"There should be {texts} answers. Found {answers}.")
@@ -43,7 +43,7 @@ def _write(file: Path, texts: int) -> None:
     draw = random.Random(0)
     with file.open("w", encoding="utf-8") as handle:
         for _ in range(texts):
-            handle.write(" ".join(draw.choices(words, k=draw.randint(3, 40))) + "\n")
+            handle.write(" ".join(draw.choices(words, k=draw.randint(1, 12))) + "\n")
 
 
 def _watch(command: list[str]) -> tuple[list[float], int]:
