@@ -531,7 +531,8 @@ def _write_report(
 
 def _answer(classifier: Classifier, found: Answered) -> str:
     """The label, all labels of a set with the separator between them, or the text with its spans marked."""
-    from offramp.runtime.predictions import SetPrediction, TagPrediction
+    from offramp.runtime.predictions import SetPrediction
+    from offramp.runtime.tag_predictions import TagPrediction
 
     if isinstance(found, TagPrediction):
         return _marked(found)
@@ -592,10 +593,11 @@ def _print_evaluation(evaluation: Evaluated) -> None:
     if isinstance(evaluation, TagEvaluation):
         unread = f", {evaluation.unread} of them not read" if evaluation.unread else ""
         typer.echo(f"{evaluation.words} words{unread}, mean depth {evaluation.mean_word_depth:.2f}")
-    left = ["words that left here"] if words else []
-    table = RichTable("depth", *shown.values(), *left, "texts that left here")
+    columns = {name: shown[name] for name in ("accuracy", "span_f1")} if words else shown
+    left = ["words that left", "texts that left"] if words else ["texts that left here"]
+    table = RichTable("depth", *columns.values(), *left)
     for row in evaluation.by_exit:
-        cells = [f"{getattr(row, name):.4f}" if row.trained else "untrained" for name in shown]
+        cells = [f"{getattr(row, name):.4f}" if row.trained else "untrained" for name in columns]
         cells += [str(words[row.depth])] if words else []
         table.add_row(str(row.depth), *cells, str(evaluation.depths[row.depth]))
     Console(highlight=False).print(table)

@@ -387,19 +387,14 @@ def arguments(backbone_folder: Path) -> Sequence[object]:
     return ["--recipe", "acl-tags", "--backbone", backbone_folder, *pairs]
 
 
-@pytest.fixture(scope="module")
-def model(
-    offramp: Callable[..., Any], folder: Path, arguments: Sequence[object], tmp_path_factory: pytest.TempPathFactory
-) -> Path:
-    out = tmp_path_factory.mktemp("tagger") / "m"
-    ran = offramp("train", folder / "train.jsonl", "--out", out, *arguments, "--json")
+def test_the_verbs_show_tags(
+    offramp: Callable[..., Any], folder: Path, arguments: Sequence[object], tmp_path: Path
+) -> None:
+    model = tmp_path / "m"
+    ran = offramp("train", folder / "train.jsonl", "--out", model, *arguments, "--json")
     assert ran.code == 0, ran.err
     assert set(ran.json["validation"]) >= {"span_f1", "accuracy", "by_label", "mean_word_depth", "word_depths"}
     assert ran.json["metric"] == "span_f1"
-    return out
-
-
-def test_the_verbs_show_tags(offramp: Callable[..., Any], folder: Path, model: Path, tmp_path: Path) -> None:
     assert "How well the spans of each label were found" in (model / "report.html").read_text("utf-8")
     classifier = Classifier.load(model)
     given = b"the film was good story, fine\nslow story\n"
@@ -415,7 +410,7 @@ def test_the_verbs_show_tags(offramp: Callable[..., Any], folder: Path, model: P
     assert {"words", "tags", "depths", "spans", "certified", "probabilities"} <= set(told[0])
     shown = offramp("evaluate", model, folder / "test.conll", "--report", tmp_path / "r.html", "--curve")
     assert shown.code == 0, shown.err
-    assert all(word in shown.out for word in ("word accuracy", "span F1", "words that left here", "mean depth"))
+    assert all(word in shown.out for word in ("word accuracy", "span F1", "words that left", "mean depth"))
     assert offramp("predict", model, folder / "test.conll", "--json").lines[0]["words"]
     for refused in (("--map", 2, "--report", tmp_path / "x.html"),):
         ran = offramp("evaluate", model, folder / "test.conll", *refused)
@@ -423,18 +418,10 @@ def test_the_verbs_show_tags(offramp: Callable[..., Any], folder: Path, model: P
     card = offramp("card", model, folder / "test.conll")
     assert card.code == 0, card.err
     assert "span F1" in (model / "README.md").read_text("utf-8")
-
-
-def test_calibrate_and_evaluate_under_the_certificate(
-    offramp: Callable[..., Any], folder: Path, model: Path, tmp_path: Path
-) -> None:
-    import shutil
-
-    mine = shutil.copytree(model, tmp_path / "m")
-    ran = offramp("calibrate", mine, folder / "test.conll", "--max-disagreement", 0.3)
+    ran = offramp("calibrate", model, folder / "test.conll", "--max-disagreement", 0.3)
     assert ran.code == 0, ran.err
     assert "of the texts have a word" in ran.out
-    evaluated = offramp("evaluate", mine, folder / "test.conll", "--json")
+    evaluated = offramp("evaluate", model, folder / "test.conll", "--json")
     assert evaluated.code == 0, evaluated.err
     assert evaluated.json["certificate"]["risk"] == WORD_DISAGREEMENT
 

@@ -143,10 +143,10 @@ def _examples(
 
 
 def _text_columns(columns: tuple[str, ...], wanted: tuple[str, ...], name: str, tags: bool) -> tuple[str, ...]:
-    usual = (("tokens",), ("words",)) if tags else ()
-    choices = (
-        (wanted,) if wanted else (*usual, ("text",), ("sentence",), *(() if tags else (("sentence1", "sentence2"),)))
-    )
+    usual: tuple[tuple[str, ...], ...] = (("text",), ("sentence",), ("sentence1", "sentence2"))
+    if tags:
+        usual = (("tokens",), ("words",), ("text",), ("sentence",))
+    choices = (wanted,) if wanted else usual
     if len(wanted) > 2:
         raise DataError(f"One column should hold the text, or two a pair. Found {listed(wanted)}.")
     if len(wanted) > 1 and tags:

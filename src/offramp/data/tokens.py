@@ -140,7 +140,7 @@ class Tokens:
         if warn:
             warn_of_cuts(truncated, len(examples), max_length, marked.unread if marked else 0)
         if labels is not None and marked is not None:
-            labels = marked.read(labels)
+            labels = marked.read(list(labels))
         return cls(
             ids=np.concatenate(ids),
             offsets=np.cumsum(np.concatenate(lengths)),

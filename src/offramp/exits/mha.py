@@ -44,7 +44,8 @@ class MhaExit(Exit):
     def every_token(self, states: Tensor, mask: Tensor) -> ExitOutput:
         """What it says at every token: a representation of (B, T, D) and logits of (B, T, C)."""
         narrow = self._narrow(states)  # (B, T, D)
-        return self._read(self._attend(narrow, narrow, mask))
+        # A view, so that torch does not take its short way, which exits that are read together cannot.
+        return self._read(self._attend(narrow[:, :], narrow, mask))
 
     def _narrow(self, states: Tensor) -> Tensor:
         return torch.tanh(self.down(self.dropout(states)))

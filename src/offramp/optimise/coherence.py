@@ -163,7 +163,7 @@ def _check_tags(config: Config) -> None:
     )
     for field, value, wanted in plain:
         if value != wanted:
-            raise ConfigError(f"`{field}` should be {wanted or 'empty'} for tags. Found {value}.")
+            raise ConfigError(f"`{field}` should be {'empty' if wanted == '' else wanted} for tags. Found {value}.")
     if config.optimise.strategy == "grow":
         raise ConfigError("`optimise.strategy` should not be grow for tags: the classifier gives a label to each text.")
 

@@ -217,8 +217,8 @@ TAGGED = ("words", "tags", "probabilities", "depths", "spans")
 def _told_exit(exit: ExitAnswer) -> dict[str, Any]:
     """What an exit says of the words of a text."""
     found = asdict(exit.tagged) if exit.tagged is not None else {}
-    told = {name: found[name] for name in ("tags", "probabilities", "spans") if name in found}
-    return {"depth": exit.depth, "trained": exit.trained, **told}
+    told: dict[str, Any] = {"depth": exit.depth, "trained": exit.trained}
+    return told | {name: found[name] for name in ("tags", "probabilities", "spans") if name in found}
 
 
 def _json(body: bytes) -> Response:
