@@ -215,6 +215,7 @@ def test_words_behind_the_cut_are_counted_and_have_no_label(tokenizer: PreTraine
     assert (tokens.words.unread, tokens.words.counts.tolist(), tokens.answers) == (2, [5, 1], 4)
     assert tokens.words.whole([7, 8, 9, 6], absent=-1) == [[7, 8, 9, -1, -1], [6]]
     assert tokens.words.read([[0, 1, 2, 3, 4], [5]]) == [0, 1, 2, 5]
+    assert tokens.words.deepest(np.array([2, 4, 1, 3])).tolist() == [4, 3]
     batch = tokens.batch([1, 0])
     assert batch.labels is not None
     assert batch.labels.tolist() == [5, 0, 1, 2]

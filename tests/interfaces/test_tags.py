@@ -173,6 +173,17 @@ def test_words_leave_one_by_one_where_their_scores_say(classifier: Classifier) -
     assert mixed > 10, "the words of a text always leave together: nothing was put to the test"
 
 
+def test_the_curve_has_the_accuracy_of_words_and_the_layers_of_texts(classifier: Classifier) -> None:
+    table = held_out(40)
+    curve = classifier.curve(table, "confidence")
+    assert (curve.full.mean_layers, curve.texts) == (4.0, 40)
+    point = next(each for each in curve.points if each.threshold is not None and 1 < each.mean_layers < 4)
+    evaluation = classifier.set_params(policy="confidence", threshold=point.threshold).evaluate(table)
+    assert isinstance(evaluation, TagEvaluation)
+    assert (point.accuracy, point.mean_layers) == pytest.approx((evaluation.accuracy, evaluation.mean_depth))
+    assert evaluation.mean_word_depth < evaluation.mean_depth
+
+
 def test_lists_of_words_and_strings_are_answered_alike(classifier: Classifier) -> None:
     texts = toy(20, seed=3)[0]
     joined = [" ".join(text) for text in texts]

@@ -159,6 +159,12 @@ class Words:
         before = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])  # (B + 1,)
         return np.repeat(starts - before[:-1], sizes) + np.arange(before[-1])
 
+    def deepest(self, depths: Integers) -> Integers:
+        """The largest depth of each text's words, (N,), from one for each word that is read; 1 for a text without."""
+        found = np.ones(len(self.counts), np.int64)
+        np.maximum.at(found, self.owners, depths)
+        return found
+
     def read(self, values: Sequence[Sequence[int]]) -> list[int]:
         """Of a value for each word of each text, those of the words that are read, in reading order."""
         return [values[text][place] for text, place in zip(self.owners.tolist(), self.places.tolist(), strict=True)]

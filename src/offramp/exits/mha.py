@@ -3,7 +3,14 @@
     u = tanh(D s + d),   a = MHA(u, u, u)_first,   h = tanh(a),   logits = h W + b
 
 Only the first token's vector is read, so only its query is computed; the keys and values are
-those of all tokens, the padding masked. Where words have tags, the vector of each word's first token is read.
+those of all tokens, the padding masked.
+
+Where words have tags, each word's first token t is read, and its own vector is added to what it attends to:
+
+    h_t = tanh(u_t + MHA(u, u, u)_t)
+
+Without that, a word would be told by a mean over all tokens until the attention has learnt to look at the word itself,
+and a fine-tuning ends before it has.
 """
 
 from __future__ import annotations
@@ -45,7 +52,7 @@ class MhaExit(Exit):
         """What it says at every token: a representation of (B, T, D) and logits of (B, T, C)."""
         narrow = self._narrow(states)  # (B, T, D)
         # A view, so that torch does not take its short way, which exits that are read together cannot.
-        return self._read(self._attend(narrow[:, :], narrow, mask))
+        return self._read(narrow + self._attend(narrow[:, :], narrow, mask))
 
     def _narrow(self, states: Tensor) -> Tensor:
         return torch.tanh(self.down(self.dropout(states)))
