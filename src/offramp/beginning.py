@@ -16,7 +16,7 @@ from offramp.exits.model import MultiExitModel, build
 from offramp.optimise.coherence import check_width
 from offramp.optimise.static import check_static, full_model
 from offramp.preparation import label_texts, token_limit
-from offramp.reading import SET
+from offramp.reading import SET, TAGS
 
 
 def begin(config: Config, labels: Labels, kind: type[MultiExitModel] = MultiExitModel) -> tuple[MultiExitModel, Any]:
@@ -38,6 +38,7 @@ def begin(config: Config, labels: Labels, kind: type[MultiExitModel] = MultiExit
         exit_window=config.exits.window,
         exit_dropout=config.exits.dropout,
         sets=config.data.labels == SET,
+        tags=config.data.labels == TAGS,
     )
     if head is not None:
         last = cast(LinearExit, model.exits[-1])

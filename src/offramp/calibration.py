@@ -18,10 +18,20 @@ from offramp.data.seen import count_seen
 from offramp.data.sources import Table
 from offramp.data.tokens import Tokens
 from offramp.errors import ConfigError, DataError, unknown_name
-from offramp.policies import POLICIES, check_sets, policy
+from offramp.policies import POLICIES, check_sets, check_words, policy
 from offramp.policies.calibrate import FINALISTS, Calibration, calibrate_best
 from offramp.policies.certificate import Certificate
-from offramp.policies.evidence import DISAGREEMENT, DROP, LABEL_DROP, Scores, differs, drops, evidence
+from offramp.policies.evidence import (
+    DISAGREEMENT,
+    DROP,
+    LABEL_DROP,
+    WORD_DISAGREEMENT,
+    WORD_DROP,
+    Scores,
+    differs,
+    drops,
+    evidence,
+)
 from offramp.policies.learned import Learned, fit_heads
 from offramp.policies.patient_confidence import PATIENCE
 from offramp.policies.prior import fit_prior
@@ -35,7 +45,7 @@ from offramp.runtime.engine import Engine, pool
 from offramp.types import Batch, ExitOutput
 
 Truth = Sequence[int] | Sequence[Sequence[int]]
-"""The class of each text, or of sets of labels its row of 0 and 1."""
+"""The class of each text, of sets of labels its row of 0 and 1, or of tags the class of each word that is read."""
 AUTO = "auto"
 SCORED = tuple(name for name, kind in POLICIES.items() if issubclass(kind, Scored))
 REMEMBERING = ("patience", "patient-confidence", "vote")
@@ -50,6 +60,7 @@ class Request:
     terms: Terms
     policy: str = AUTO
     sets: bool = False  # whether each text has a set of labels
+    tags: bool = False  # whether each word has a tag
 
     @classmethod
     def of(
@@ -60,6 +71,7 @@ class Request:
         budget_layers: float | None,
         policy: str,
         sets: bool = False,
+        tags: bool = False,
     ) -> Request:
         """A checked request; with nothing asked, a drop of at most one point."""
         if max_drop is not None and max_disagreement is not None:
@@ -68,6 +80,8 @@ class Request:
             raise unknown_name("policy that can be calibrated", policy, (AUTO, *SCORED))
         if sets and policy != AUTO:
             check_sets(policy)
+        if tags and policy != AUTO:
+            check_words(policy)
         if not 0 < confidence < 1:
             raise ConfigError(f"`confidence` should be between 0 and 1, both excluded. Found {confidence:g}.")
         asked = max_drop if max_disagreement is None else max_disagreement
@@ -79,14 +93,16 @@ class Request:
         if budget_layers is not None and not 0 < budget_layers < math.inf:
             raise ConfigError(f"`budget_layers` should be above 0. Found {budget_layers:g}.")
         terms = Terms(epsilon=asked, delta=1 - confidence, budget=budget_layers)
-        lost = LABEL_DROP if sets else DROP
-        return cls(lost if max_disagreement is None else DISAGREEMENT, terms, policy, sets)
+        lost, other = (WORD_DROP, WORD_DISAGREEMENT) if tags else (LABEL_DROP if sets else DROP, DISAGREEMENT)
+        return cls(lost if max_disagreement is None else other, terms, policy, sets, tags)
 
     @property
     def policies(self) -> tuple[str, ...]:
         """The policies that are tried."""
         if self.policy != AUTO:
             return (self.policy,)
+        if self.tags:
+            return tuple(name for name in SCORED if POLICIES[name].takes_words)
         if not self.sets:
             return SCORED
         # Of sets, `margin` says what `confidence` says: trying both would only share out the confidence.
@@ -95,7 +111,7 @@ class Request:
     @property
     def needs_labels(self) -> bool:
         """Whether the texts must have labels."""
-        return self.risk != DISAGREEMENT
+        return self.risk not in (DISAGREEMENT, WORD_DISAGREEMENT)
 
 
 class SeenTexts(UserWarning):
@@ -135,11 +151,12 @@ def certify(
             "The model should have a trained exit below the last, or no text can leave early. Found none: train with "
             "a recipe that trains every exit, such as acl-multi-exit."
         )
-    if truth is not None and len(truth) != len(tokens):
-        raise DataError(f"Every text should have a label. Found {len(truth)} labels of {len(tokens)} texts.")
+    if truth is not None and len(truth) != tokens.answers:
+        raise DataError(f"Every text should have a label. Found {len(truth)} labels of {tokens.answers} texts.")
     _selection(len(tokens), request)  # before the layers run, because too few texts are refused
     pooled = pool(engine, tokens, batch_size, [*exits, engine.depth])
-    chosen, calibration, tensors = choose(pooled, truth, request)
+    starts = None if tokens.words is None else tokens.words.offsets
+    chosen, calibration, tensors = choose(pooled, truth, request, starts)
     settings: dict[str, int | float | str] = {"patience": PATIENCE} if chosen == "patient-confidence" else {}
     if request.sets:
         settings["labels"] = SET
@@ -159,22 +176,27 @@ def certify(
     return Certified(certificate, tensors, calibration.dial)
 
 
-def choose(pooled: Pooled, truth: Truth | None, request: Request) -> tuple[str, Calibration, dict[str, Tensor]]:
-    """The policy of a request, its calibration and what was fitted for it, from what all exits say of the texts."""
+def choose(
+    pooled: Pooled, truth: Truth | None, request: Request, starts: NDArray[np.int64] | None = None
+) -> tuple[str, Calibration, dict[str, Tensor]]:
+    """The policy of a request, its calibration and what was fitted for it, from what all exits say of the texts.
+
+    Where words have tags, text i has the words from starts[i] to before starts[i + 1].
+    """
     *below, last = sorted(pooled.outputs)
     exits, names = tuple(below), request.policies
     logits = [pooled.outputs[depth].logits for depth in (*exits, last)]
     given = np.stack([answers(each, request.sets).numpy() for each in logits])  # (E + 1, N) or (E + 1, N, C)
     told = None if truth is None else given == np.asarray(truth)  # decision by decision
     right = told if told is None or told.ndim == 2 else told.all(axis=2)  # (E + 1, N)
-    harm: NDArray[np.bool_] = differs(given) if request.risk == DISAGREEMENT else drops(_given(told))
+    harm: NDArray[np.bool_] = drops(_given(told)) if request.needs_labels else differs(given)
     if request.sets:
         # One label is enough for a set to be another one; right and wrong are told label by label.
         harm = np.any(harm, axis=2) if request.risk == DISAGREEMENT else np.moveaxis(harm, 2, 0)  # (E, N) or (C, E, N)
-    known = evidence(harm, exits, last, right=right)
+    known = evidence(harm, exits, last, right=right, starts=starts)
     # Where there are no labels, to be right is to say what the last exit says.
     wanted = torch.from_numpy(given[-1] if truth is None else np.asarray(truth))  # (N,)
-    selection = _selection(len(wanted), request)
+    selection = known.answers(_selection(known.texts, request))
     fitted = _fit(names, rows_of(pooled, selection), wanted[torch.from_numpy(selection)], exits)
     chosen, calibration = calibrate_best(
         {name: _scores(name, pooled, exits, fitted.get(name), request.sets) for name in names}, known, request.terms
@@ -206,12 +228,14 @@ def _scores(
 
 
 def rows_of(pooled: Pooled, rows: NDArray[np.int64]) -> Pooled:
-    """Some of the texts."""
+    """Some of the texts; of words, what the exits say of them, and all texts."""
     chosen = torch.from_numpy(rows)
     batch = pooled.batch
-    types = None if batch.token_types is None else batch.token_types[chosen]
+    if batch.words is None:
+        types = None if batch.token_types is None else batch.token_types[chosen]
+        batch = Batch(batch.input_ids[chosen], batch.mask[chosen], types)
     return Pooled(
-        Batch(batch.input_ids[chosen], batch.mask[chosen], types),
+        batch,
         {
             depth: ExitOutput(output.representation[chosen], output.logits[chosen], output.label_embeddings)
             for depth, output in pooled.outputs.items()
@@ -229,5 +253,7 @@ def _sha256(tokens: Tokens, truth: Truth | None) -> str:
     """Of the texts as the model sees them, and of their labels."""
     found = hashlib.sha256(np.ascontiguousarray(tokens.ids).tobytes())
     found.update(np.ascontiguousarray(tokens.offsets).tobytes())
+    if tokens.words is not None:
+        found.update(tokens.words.marks.tobytes())
     found.update(np.asarray([] if truth is None else truth, dtype=np.int64).tobytes())
     return found.hexdigest()

@@ -46,21 +46,24 @@ from offramp.preparation import (
     divide,
     encode,
     encode_sets,
+    encode_tags,
     first_objective,
     second_objective,
     tokenise,
 )
-from offramp.reading import ONE, SET, alike, probabilities
+from offramp.reading import ONE, SET, TAGS, alike, probabilities
 from offramp.reading import answers as answers_of
 from offramp.report.curve import Curve
 from offramp.report.metrics import Evaluation, scores
 from offramp.report.set_metrics import SetEvaluation, set_scores
+from offramp.report.tag_metrics import Evaluated, TagEvaluation, tag_scores
 from offramp.runtime import certified
 from offramp.runtime.certified import Certified
 from offramp.runtime.engine import Engine, answers, pool, run
 from offramp.runtime.exported import Comparison, export, is_exported, load_exported, refuse
 from offramp.runtime.predictions import Answered, Prediction, SetPrediction, predictions, set_predictions
 from offramp.runtime.sweep import Make
+from offramp.runtime.tag_predictions import TagPrediction, tag_predictions
 from offramp.runtime.torch_engine import TorchEngine, set_threads
 from offramp.sample_weights import ClassWeight, check_class_weight, check_objective, weighted
 from offramp.speed_curve import speed_curve
@@ -155,13 +158,15 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     ) -> Classifier:
         """Fine-tune on texts (or pairs of texts) and their labels; with `data.labels=set`, on lists of labels.
 
+        With `data.labels=tags`, on texts or lists of words, and for each a list of as many tags as it has words.
+
         A text counts in the cross entropy as much as its weight says; one of weight 0 is left out. Neither the
         contrast nor the validation score knows weights.
         """
-        separator = columns(self.config().data)["separator"]
+        how = _labels_of(self.config())
         self.fit_table(
-            weighted(as_table(X, y, "training texts", separator), sample_weight, self.class_weight),
-            as_table(*validation, "validation texts", separator) if validation is not None else None,
+            weighted(as_table(X, y, "training texts", **how), sample_weight, self.class_weight),
+            as_table(*validation, "validation texts", **how) if validation is not None else None,
         )
         return self
 
@@ -183,6 +188,8 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         config = self.config()
         check(config)
         _check_policy(config)
+        if config.data.labels == TAGS and processes.count() > 1:
+            raise ConfigError("Tags should be learnt by one process. Found several: start offramp without torchrun.")
         names: tuple[Label, ...] = ()
         if config.optimise.strategy == "grow":
             train, validation, names = with_its_labels(train, validation, config)
@@ -226,7 +233,8 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             learn_tokens = tokenise(tokenizer, learn, labels, model.config)
             held_tokens = tokenise(tokenizer, held, labels, model.config)
             cuts = learn_tokens.truncated + held_tokens.truncated
-            warn_of_cuts(cuts, len(learn) + len(held), model.config.max_tokens * model.config.windows)
+            unread = sum(tokens.words.unread for tokens in (learn_tokens, held_tokens) if tokens.words is not None)
+            warn_of_cuts(cuts, len(learn) + len(held), model.config.max_tokens * model.config.windows, unread)
             if folder:
                 anew = overwrite and not resume
                 if anew:
@@ -239,6 +247,9 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             objective, training = first_objective(config, labels, learn), folder / "training" if folder else None
 
             def score(truth: Sequence[Any], predicted: Sequence[Any]) -> float:
+                if held_tokens.words is not None:
+                    every = _whole(held_tokens, truth, labels.names), _whole(held_tokens, predicted, labels.names)
+                    return tag_scores(*every).value(config.optimise.metric)
                 told = set_scores(truth, predicted) if model.config.sets else scores(truth, predicted, len(labels))
                 return told.value(config.optimise.metric)
 
@@ -291,7 +302,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.engine_, self.tokenizer_, self.config_ = engine, tokenizer, config
         self.labels_ = Labels(tuple(made_of.labels))
         self.classes_ = np.array(self.labels_.names)
-        self.sets_ = made_of.sets
+        self.sets_, self.tags_ = made_of.sets, made_of.tags
         self.max_tokens_ = made_of.max_tokens
         self.windows_: dict[str, Any] = {"windows": made_of.windows, "overlap": made_of.overlap}
         self.certified_: Certified | None = None
@@ -300,23 +311,41 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     # --- prediction
 
     def predict(self, X: Any) -> Any:
-        """The label of each text, as an array; of sets of labels, a list of labels for each text."""
+        """The label of each text, as an array; of sets of labels, a list of labels for each text.
+
+        Of tags, a list of one for each word of each text; None for a word that the text was cut before.
+        """
         found = self.decide(X)
+        if self.tags_:
+            return [list(p.tags) for p in found if isinstance(p, TagPrediction)]
         if self.sets_:
             return [list(p.labels) for p in found if isinstance(p, SetPrediction)]
         return np.array([p.label for p in found if isinstance(p, Prediction)], dtype=self.classes_.dtype)
 
-    def predict_proba(self, X: Any) -> np.ndarray[Any, Any]:
+    def predict_proba(self, X: Any) -> Any:
         """The probability of each class, by the exit where the text left, (texts, classes).
 
-        Those of one label sum to 1; those of a set of labels are independent.
+        Those of one label sum to 1; those of a set of labels are independent. Of tags, an array of (words, classes) for
+        each text, with rows of NaN for words that the text was cut before.
         """
-        decision = self._run(self._tokenise(X))
-        return np.asarray(probabilities(decision.logits, self.sets_))
+        tokens = self._tokenise(X)
+        found = np.asarray(probabilities(self._run(tokens).logits, self.sets_))
+        if tokens.words is None:
+            return found
+        every = [np.full((count, found.shape[1]), np.nan, found.dtype) for count in tokens.words.counts.tolist()]
+        for row, text, place in zip(found, tokens.words.owners, tokens.words.places, strict=True):
+            every[text][place] = row
+        return every
 
     def score(self, X: Any, y: Sequence[Any], sample_weight: Sequence[float] | None = None) -> float:
-        """The accuracy; of sets of labels, the share of the texts whose whole set is right."""
+        """The accuracy; of sets of labels, the share of the texts whose whole set is right; of tags, that of words."""
         self._check_fitted()
+        if self.tags_:
+            if sample_weight is not None:
+                raise ConfigError("Texts should have no weights where words have tags. Found some: leave them out.")
+            table = as_table(X, y, "texts", tags=True)
+            truth_of_words = [[self.labels_.names[k] for k in own] for own in encode_tags(self.labels_, table)]
+            return tag_scores(truth_of_words, self.predict(table.examples)).accuracy
         if not self.sets_:
             return float(super().score(X, y, sample_weight))
         truth = torch.tensor(self.truth(as_table(X, y, "texts", columns(self.config_.data)["separator"])))
@@ -324,11 +353,19 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return float(np.average(right.numpy(), weights=sample_weight))
 
     def decide(self, X: Any) -> list[Answered]:
-        """Label, probability and depth of each text; of sets of labels, all labels that it is given."""
-        return self._answers(self._tokenise(X))
+        """Label, probability and depth of each text; of sets of labels, all labels that it is given.
 
-    def _answers(self, tokens: Tokens) -> list[Answered]:
+        Of tags, those of each word of each text, and the spans that they tell.
+        """
+        self._check_fitted()
+        examples = as_examples(X, self.tags_)
+        return self._answers(examples, self._tokens(examples))
+
+    def _answers(self, examples: Sequence[Example], tokens: Tokens) -> list[Answered]:
         decision, made = self._run(tokens), set_predictions if self.sets_ else predictions
+        if self.tags_:
+            names, rows = self.labels_.names, range(len(tokens))
+            return list(tag_predictions(decision, tokens, rows, examples, names, self._is_certified()))
         return made(decision, self.labels_.names, self._is_certified())
 
     def stream(self, examples: Iterable[Example], chunk: int = CHUNK) -> Iterator[Answered]:
@@ -336,13 +373,14 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
         One warning at the end counts the texts that were cut.
         """
-        cuts = texts = 0
+        cuts = texts = unread = 0
         try:
             for found, cut in self.chunks(examples, chunk):
                 cuts, texts = cuts + cut, texts + len(found)
+                unread += sum(each.tags.count(None) for each in found if isinstance(each, TagPrediction))
                 yield from found
         finally:
-            self.warn_of_cuts(cuts, texts)
+            self.warn_of_cuts(cuts, texts, unread)
 
     def chunks(self, examples: Iterable[Example], chunk: int = CHUNK) -> Iterator[tuple[list[Answered], int]]:
         """The predictions of so many texts at a time, and how many of these texts were cut."""
@@ -350,17 +388,21 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise ConfigError(f"`chunk` should be 1 or more. Found {chunk}.")
         rest = iter(examples)
         while waiting := list(islice(rest, chunk)):
-            tokens = self._tokenise(waiting, warn=False)
-            yield self._answers(tokens), tokens.truncated
+            self._check_fitted()
+            known = as_examples(waiting, self.tags_)
+            tokens = self._tokens(known, warn=False)
+            yield self._answers(known, tokens), tokens.truncated
 
-    def warn_of_cuts(self, cuts: int, texts: int) -> None:
-        """One warning that counts the texts that were cut, where there are any."""
+    def warn_of_cuts(self, cuts: int, texts: int, unread: int = 0) -> None:
+        """One warning that counts the texts that were cut, where there are any, and the words that were not read."""
         if cuts:
-            warn_of_cuts(cuts, texts, self.max_tokens_ * self.windows_["windows"])
+            warn_of_cuts(cuts, texts, self.max_tokens_ * self.windows_["windows"], unread)
 
-    def evaluate(self, data: Table) -> Evaluation | SetEvaluation:
+    def evaluate(self, data: Table) -> Evaluated:
         """Scores under the policy, and of every exit on its own."""
         self._check_fitted()
+        if self.tags_:
+            return self._evaluate_tags(data)
         truth = self.truth(data)
         tokens = self._tokenise(data.examples)
         decision = self._run(tokens)
@@ -376,12 +418,36 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             self.policy_in_force(),
         )
 
-    def truth(self, data: Table) -> list[Any]:
+    def _evaluate_tags(self, data: Table) -> TagEvaluation:
+        truth, names = encode_tags(self.labels_, data), self.labels_.names
+        tokens = self._tokenise(data.examples)
+        decision = self._run(tokens)
+        assert tokens.words is not None
+        depths = tokens.words.whole(decision.depth.tolist(), absent=0)
+        every = answers(self.engine_, tokens, self.batch_size)
+        return TagEvaluation.of(
+            [[names[k] for k in own] for own in truth],
+            _whole(tokens, answers_of(decision.logits, sets=False).tolist(), names),
+            [[depth or None for depth in own] for own in depths],
+            {depth: _whole(tokens, given, names) for depth, given in every.items()},
+            self.engine_.trained,
+            self.engine_.depth,
+            list(names),
+            self.policy_in_force(),
+        )
+
+    def truth(self, data: Table, tokens: Tokens | None = None) -> list[Any]:
         """The class numbers of labelled texts, or their rows of 0 and 1 where they have sets of labels.
 
-        A classifier that grew exits also knows its labels by their numbers.
+        A classifier that grew exits also knows its labels by their numbers. Of tags, the class numbers of the words
+        that are read, in reading order; `tokens` are those of the texts, where they are known.
         """
         self._check_fitted()
+        if self.tags_:
+            numbers = encode_tags(self.labels_, data)
+            words = (self._tokenise(data.examples, warn=False) if tokens is None else tokens).words
+            assert words is not None
+            return words.read(numbers)
         if self.sets_:
             return encode_sets(self.labels_, data)
         grown = self.config_.optimise.strategy == "grow"
@@ -399,8 +465,8 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         The policy is the one in force where that has a threshold, else `confidence`.
         """
         name, make = self._swept(policy)
-        truth = self.truth(data)
         tokens = self._tokenise(data.examples, warn=False)  # whoever asks has evaluated these texts
+        truth = self.truth(data, tokens)
         return speed_curve(self.engine_, tokens, truth, name, make, self.certified_, self.batch_size, self.sets_)
 
     # --- policy
@@ -419,11 +485,12 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         With neither a drop, nor a disagreement, nor a budget, the drop is at most 0.01. A disagreement needs no labels.
         """
         self._check_fitted()
-        request = Request.of(max_drop, max_disagreement, confidence, budget_layers, policy, self.sets_)
-        truth = self.truth(data) if request.needs_labels else None
+        request = Request.of(max_drop, max_disagreement, confidence, budget_layers, policy, self.sets_, self.tags_)
+        known = self.truth(data) if request.needs_labels and not self.tags_ else None
         if self.seen_ is not None:
             check_unseen(self.seen_, data)
         tokens = self._tokenise(data.examples)
+        truth = self.truth(data, tokens) if request.needs_labels and self.tags_ else known
         self.certified_ = certify(self.engine_, tokens, truth, request, data.name, self.batch_size, self.fingerprint())
         return self.certified_.certificate
 
@@ -506,11 +573,14 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _tokenise(self, X: Any, warn: bool = True) -> Tokens:
         self._check_fitted()
-        return Tokens.of(self.tokenizer_, as_examples(X), self.max_tokens_, warn=warn, **self.windows_)
+        return self._tokens(as_examples(X, self.tags_), warn)
+
+    def _tokens(self, examples: Sequence[Example], warn: bool = True) -> Tokens:
+        return Tokens.of(self.tokenizer_, examples, self.max_tokens_, warn=warn, **self.windows_, tags=self.tags_)
 
     def _table(self, examples: list[Example]) -> Table:
         """Examples of the training as a table."""
-        return read(examples, separator=columns(self.config_.data)["separator"])
+        return read(examples, **_labels_of(self.config_))
 
     def _check_fitted(self) -> None:
         if not hasattr(self, "engine_"):
@@ -550,10 +620,11 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return export(Path(folder), model, self.tokenizer_, self.config_, int8, exits, measured, self.seen_)
 
     def _compare(self, data: Table, most: float | None) -> Comparison:
-        truth = self.truth(data)
-        if len(truth) != len(data.examples):
+        tokens = self._tokenise(data.examples)
+        truth = self.truth(data, tokens)
+        if len(truth) != tokens.answers:
             raise DataError(f"Every text should have a label. Found {len(truth)} labels of {len(data.examples)} texts.")
-        return Comparison(self.engine_, self._tokenise(data.examples), truth, self.batch_size, most, self.sets_)
+        return Comparison(self.engine_, tokens, truth, self.batch_size, most, self.sets_)
 
     def _torch_model(self) -> MultiExitModel:
         self._check_fitted()
@@ -592,7 +663,8 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """A classifier around a model that was trained elsewhere; `parameters` are the constructor's."""
         made_of = model.config
         exits = ExitsConfig(made_of.exit_kind, size=made_of.exit_size, heads=made_of.exit_heads)
-        data = DataConfig(labels=SET if made_of.sets else ONE, max_length=made_of.max_tokens)
+        labels = TAGS if made_of.tags else SET if made_of.sets else ONE
+        data = DataConfig(labels=labels, max_length=made_of.max_tokens)
         config = Config(recipe="elsewhere", exits=exits, data=data)
         classifier = cls(**parameters)
         classifier._adopt(model.train(False), tokenizer, config)
@@ -601,6 +673,19 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     @classmethod
     def _with(cls, config: Config, parameters: Mapping[str, Any]) -> Classifier:
         return cls(**{"recipe": config.recipe, "settings": changes(config), **parameters})
+
+
+def _labels_of(config: Config) -> dict[str, Any]:
+    """How `as_table` and `read` take the labels of a configuration."""
+    how = columns(config.data)
+    return {name: how[name] for name in ("separator", "tags")}
+
+
+def _whole(tokens: Tokens, classes: Sequence[int], names: Sequence[Label]) -> list[list[Label | None]]:
+    """The tag of each word of each text, from the class of each word that is read; None for any other."""
+    assert tokens.words is not None
+    every = tokens.words.whole(classes, absent=-1)
+    return [[None if number < 0 else names[number] for number in own] for own in every]
 
 
 @contextmanager

@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from offramp.optimise.loop import Result
     from offramp.report.curve import Curve
     from offramp.report.exit_map import ExitMap
-    from offramp.report.metrics import Evaluation
-    from offramp.report.set_metrics import SetEvaluation
+    from offramp.report.tag_metrics import Evaluated
     from offramp.runtime.predictions import Answered
+    from offramp.runtime.tag_predictions import TagPrediction
 
 app = typer.Typer(
     name="offramp",
@@ -233,6 +233,8 @@ def predict(
     if cluster is not None and out is None:
         raise UserError("`--ray` should come with `--out DIR`: a folder for the answers.")
     classifier = _load(model, policy, threshold, depth, threads)
+    if cluster is not None and classifier.tags_:
+        raise UserError("`--ray` should be asked of a model that gives labels to texts. Found one that tags words.")
     if cluster is not None and out is not None:
         from offramp.cluster.cli import answer
         from offramp.cluster.predict import BLOCK, Job
@@ -242,7 +244,7 @@ def predict(
         answer(job, classifier, cluster, as_json)
         return
     source = sys.stdin.buffer if file == "-" else Path(file)
-    examples = stream(source, text=text or classifier.config_.data.text)
+    examples = stream(source, text=text or classifier.config_.data.text, tags=classifier.tags_)
     for found in classifier.stream(examples):
         if as_json:
             _print_json(asdict(found))
@@ -403,7 +405,7 @@ def _train(
     settings: list[str],
     resume: bool,
     overwrite: bool,
-) -> tuple[Result, Evaluation | SetEvaluation]:
+) -> tuple[Result, Evaluated]:
     """Train, save, validate, report."""
     from offramp.config import load_recipe, override
 
@@ -498,7 +500,7 @@ def _write_report(
     file: Path,
     title: str,
     classifier: Classifier,
-    evaluation: Evaluation | SetEvaluation,
+    evaluation: Evaluated,
     model: Path,
     data: Table,
     map_depth: int | None = None,
@@ -529,18 +531,36 @@ def _write_report(
 
 
 def _answer(classifier: Classifier, found: Answered) -> str:
-    """The label, or all labels of a set with the separator between them."""
+    """The label, all labels of a set with the separator between them, or the text with its spans marked."""
     from offramp.runtime.predictions import SetPrediction
+    from offramp.runtime.tag_predictions import TagPrediction
 
+    if isinstance(found, TagPrediction):
+        return _marked(found)
     if isinstance(found, SetPrediction):
         return classifier.config_.data.label_separator.join(map(str, found.labels))
     return str(found.label)
 
 
+def _marked(found: TagPrediction) -> str:
+    """The text on one line, its spans as [words](label), and how many words were not read."""
+    pieces, done = [], 0
+    for span in found.spans:
+        pieces += [found.text[done : span.start], f"[{span.text}]({span.label})"]
+        done = span.end
+    rest = found.text[done:]
+    unread = found.tags.count(None)
+    note = f" [{unread} words not read]" if unread else ""
+    return " ".join("".join([*pieces, rest]).split()) + note
+
+
 def _check_map(classifier: Classifier, depth: int | None, report: Path | None) -> None:
     trained = classifier.engine_.trained
-    if depth is not None and classifier.sets_:
-        raise UserError("`--map` should be asked of a model that gives one label, which colours a text. Found sets.")
+    if depth is not None and (classifier.sets_ or classifier.tags_):
+        found = "sets" if classifier.sets_ else "tags"
+        raise UserError(
+            f"`--map` should be asked of a model that gives one label, which colours a text. Found {found}."
+        )
     if depth is not None and depth not in trained:
         possible = ", ".join(map(str, trained)) or "none"
         raise UserError(f"`--map` should be the depth of an exit that was trained: {possible}. Found {depth}.")
@@ -553,7 +573,7 @@ def _map(classifier: Classifier, data: Table, depth: int | None) -> ExitMap | No
     from offramp.report.exit_map import LEAST, chosen_depth, lay_out
 
     trained = classifier.engine_.trained
-    if depth is None and (len(data.examples) < LEAST or not trained or classifier.sets_):
+    if depth is None and (len(data.examples) < LEAST or not trained or classifier.sets_ or classifier.tags_):
         return None
     chosen = depth or chosen_depth(list(trained))
     vectors, anchors = classifier.representations(data, chosen)
@@ -561,18 +581,33 @@ def _map(classifier: Classifier, data: Table, depth: int | None) -> ExitMap | No
     return lay_out(chosen, vectors.numpy(), anchors.numpy(), classifier.truth(data), names)
 
 
-def _print_evaluation(evaluation: Evaluation | SetEvaluation) -> None:
+def _print_evaluation(evaluation: Evaluated) -> None:
     from rich.console import Console
     from rich.table import Table as RichTable
+
+    from offramp.report.tag_metrics import TagEvaluation
 
     shown = evaluation.shown
     typer.echo("  ".join(f"{heading} {getattr(evaluation, name):.4f}" for name, heading in shown.items()))
     typer.echo(f"{evaluation.n} texts, mean depth {evaluation.mean_depth:.2f} of {len(evaluation.depths)}")
-    table = RichTable("depth", *shown.values(), "texts that left here")
+    words = evaluation.word_depths if isinstance(evaluation, TagEvaluation) else {}
+    if isinstance(evaluation, TagEvaluation):
+        unread = f", {evaluation.unread} of them not read" if evaluation.unread else ""
+        typer.echo(f"{evaluation.words} words{unread}, mean depth {evaluation.mean_word_depth:.2f}")
+    columns = {name: shown[name] for name in ("accuracy", "span_f1")} if words else shown
+    left = ["words that left", "texts that left"] if words else ["texts that left here"]
+    table = RichTable("depth", *columns.values(), *left)
     for row in evaluation.by_exit:
-        cells = [f"{getattr(row, name):.4f}" if row.trained else "untrained" for name in shown]
+        cells = [f"{getattr(row, name):.4f}" if row.trained else "untrained" for name in columns]
+        cells += [str(words[row.depth])] if words else []
         table.add_row(str(row.depth), *cells, str(evaluation.depths[row.depth]))
     Console(highlight=False).print(table)
+    if isinstance(evaluation, TagEvaluation):
+        spans = RichTable("spans", "there are", "told", "precision", "recall", "F1")
+        for each in evaluation.by_label:
+            shares = (f"{share:.4f}" for share in (each.precision, each.recall, each.f1))
+            spans.add_row(each.label, str(each.spans), str(each.given), *shares)
+        Console(highlight=False).print(spans)
 
 
 def _print_curve(curve: Curve) -> None:

@@ -32,7 +32,10 @@ class DataConfig:
     label: str = "label"
     "Column that holds the label."
     labels: str = "one"
-    "What a text has: `one` label, or a `set` of them, which may be empty (docs/multi-label.md)."
+    (
+        "What a text has: `one` label, or a `set` of them, which may be empty (docs/multi-label.md), or `tags`, one "
+        "for each of its words (docs/sequence-labelling.md)."
+    )
     label_separator: str = "|"
     "Between the labels of a `set` where a file holds them as one string."
     max_length: int = 256
@@ -137,6 +140,8 @@ class ObjectiveConfig:
     "Over whom the contrast normalises: `others` (SCL eq. 3) or `all`, self included (ACL eq. 1)."
     reduction: str = "sum"
     "Over the anchors: `sum` (as the papers print it) or `mean`."
+    alike: int = 0
+    "`scl`, `acl`, `acl-cl`: at most this many of one label in a batch are contrasted, spread over it. 0: all."
     label_smoothing: float = 0.0
     "Label smoothing of the cross entropy."
     class_weights: str = "none"
@@ -193,7 +198,7 @@ class OptimiseConfig:
     metric: str = "accuracy"
     (
         "Validation score that chooses the best epoch: `accuracy`, `f1` (of the second of two labels), `macro_f1`, "
-        "`mcc`, or of label sets `micro_f1`."
+        "`mcc`, of label sets `micro_f1`, or of tags `span_f1`."
     )
     tolerance: float = 0.0
     "Standard errors of the validation score by which a later epoch may be worse and is kept: its rate has fallen."
@@ -225,6 +230,8 @@ class Stage2Config:
     "Over whom the contrast normalises: `others` or `all`."
     reduction: str = "mean"
     "Over the anchors: `sum` or `mean`."
+    alike: int = 0
+    "At most this many of one label in a batch are contrasted, spread over it. 0: all."
     soft: float = 0.0
     "Share of the last exit's soft targets beside the labels, with any objective. 0: none."
     soft_temperature: float = 2.0
@@ -313,7 +320,7 @@ class Config:
 
 
 CHOICES: dict[str, tuple[str, ...]] = {
-    "data.labels": ("one", "set"),
+    "data.labels": ("one", "set", "tags"),
     "data.sampler": ("length", "balanced"),
     "protocol.split": ("none", "scl", "lacon", "lacon-few"),
     "encoder.attention": ("sdpa", "eager"),
@@ -336,7 +343,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "stage2.reduction": ("sum", "mean"),
     "stage2.scope": ("none", "exact"),
     "compress.method": ("none", "truncate", "layerdrop", "heads", "distil", "tiny", "theseus"),
-    "optimise.metric": ("accuracy", "f1", "macro_f1", "mcc", "micro_f1"),
+    "optimise.metric": ("accuracy", "f1", "macro_f1", "mcc", "micro_f1", "span_f1"),
     "optimise.precision": ("no", "bf16"),
     "optimise.track": ("tensorboard", "wandb", "trackio"),
     "policy.name": (
@@ -382,6 +389,7 @@ RANGES: dict[str, tuple[float, float]] = {
     "objective.temperature": (1e-4, 1e4),
     "objective.weight": (0.0, 1.0),
     "objective.heads": (1, 1e3),
+    "objective.alike": (0, 1e6),
     "objective.label_smoothing": (0.0, 0.99),
     "alignment.threshold": (0.0, 180.0),
     "optimise.epochs": (1, 1e6),
@@ -402,6 +410,7 @@ RANGES: dict[str, tuple[float, float]] = {
     "stage2.temperature": (1e-4, 1e4),
     "stage2.weight": (0.0, 1.0),
     "stage2.heads": (1, 1e3),
+    "stage2.alike": (0, 1e6),
     "stage2.soft": (0.0, 1.0),
     "stage2.soft_temperature": (1e-4, 1e4),
     "stage2.epochs": (1, 1e6),

@@ -9,9 +9,11 @@ from pathlib import Path
 def data_file(part: str, desk: str = "support_desk") -> Path:
     """The built-in data's file for `train`, `validation`, `calibration` or `test`.
 
-    The messages of the `mixed_desk` concern several queues, or none, and have no `validation`.
+    The messages of the `mixed_desk` concern several queues, or none, and have no `validation`. Those of the
+    `tagged_desk` have a tag for each word.
     """
-    return Path(str(resources.files("offramp") / "data" / desk / f"{part}.csv"))
+    suffix = "jsonl" if desk == "tagged_desk" else "csv"
+    return Path(str(resources.files("offramp") / "data" / desk / f"{part}.{suffix}"))
 
 
 QUESTIONS = (

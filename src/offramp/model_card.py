@@ -17,8 +17,8 @@ from offramp.encoder.load import ALIASES
 from offramp.errors import ModelError
 from offramp.optimise.run_folder import finished
 from offramp.report.curve import Curve, conditions
-from offramp.report.metrics import NAMES, Evaluation
-from offramp.report.set_metrics import SetEvaluation
+from offramp.report.metrics import NAMES
+from offramp.report.tag_metrics import Evaluated, TagEvaluation
 
 if TYPE_CHECKING:
     from offramp.classifier import Classifier
@@ -51,7 +51,7 @@ def write_card(
     folder: Path,
     classifier: Classifier,
     name: str = "",
-    evaluation: Evaluation | SetEvaluation | None = None,
+    evaluation: Evaluated | None = None,
     curve: Curve | None = None,
 ) -> Path:
     """Write the card of a model folder; `evaluation` and `curve` are of texts called `name`."""
@@ -66,7 +66,7 @@ def card(
     folder: Path,
     classifier: Classifier,
     name: str = "",
-    evaluation: Evaluation | SetEvaluation | None = None,
+    evaluation: Evaluated | None = None,
     curve: Curve | None = None,
 ) -> str:
     """The card as Markdown with YAML in front."""
@@ -84,7 +84,7 @@ def card(
     return "\n\n".join(parts) + "\n"
 
 
-def _front(folder: Path, classifier: Classifier, name: str, evaluation: Evaluation | SetEvaluation | None) -> str:
+def _front(folder: Path, classifier: Classifier, name: str, evaluation: Evaluated | None) -> str:
     from huggingface_hub import EvalResult, ModelCardData
 
     backbone = classifier.config_.encoder.backbone
@@ -92,22 +92,34 @@ def _front(folder: Path, classifier: Classifier, name: str, evaluation: Evaluati
     found = []
     if evaluation is not None:
         scores = {key: getattr(evaluation, key) for key in NAMES if getattr(evaluation, key, None) is not None}
-        result = partial(EvalResult, "text-classification", "text", name or "texts")
+        result = partial(EvalResult, _task(classifier), "text", name or "texts")
         found = [result(key, value, metric_name=NAMES[key]) for key, value in scores.items()]
     data = ModelCardData(
         base_model=known or None,
         library_name="offramp",
-        pipeline_tag="text-classification",
+        pipeline_tag=_task(classifier),
         tags=["offramp", "early-exit", "multi-exit", "contrastive-learning"],
-        metrics=["accuracy", "f1", "matthews_correlation"],
+        metrics=["accuracy", "f1", *([] if classifier.tags_ else ["matthews_correlation"])],
         model_name=folder.resolve().name if found else None,
         eval_results=found or None,
     )
     return str(data.to_yaml()).rstrip()
 
 
+def _task(classifier: Classifier) -> str:
+    return "token-classification" if classifier.tags_ else "text-classification"
+
+
 def _use(classifier: Classifier) -> Iterator[str]:
     depth = classifier.engine_.depth
+    if classifier.tags_:
+        yield (
+            f"A tagger of words, of {depth} layers with an exit after every layer, made with offramp: each word leaves "
+            "at the first exit that its policy trusts."
+        )
+        yield '```python\nfrom offramp import Classifier\n\nClassifier.load("FOLDER").decide(["a text"])\n```'
+        yield f"Tags: {', '.join(f'`{label}`' for label in classifier.labels_.names)}."
+        return
     yield (
         f"A text classifier of {depth} layers with an exit after every layer, made with offramp: each text leaves at "
         "the first exit that its policy trusts."
@@ -134,17 +146,18 @@ def _made_of(classifier: Classifier) -> Iterator[str]:
     yield _table(("field", "value"), [(key, f"`{value}`") for key, value in rows])
 
 
-def _exits(folder: Path, name: str, evaluation: Evaluation | SetEvaluation | None) -> Iterator[str]:
+def _exits(folder: Path, name: str, evaluation: Evaluated | None) -> Iterator[str]:
     yield "## Scores of the exits"
     result = finished(folder / "training")
     if result is not None:
         yield f"{NAMES[result.metric]} on the validation texts, had every text left there:"
         yield _table(("depth", NAMES[result.metric]), [(d, f"{score:.4f}") for d, score in result.by_exit.items()])
     if evaluation is not None:
+        second = "span_f1" if isinstance(evaluation, TagEvaluation) else "macro_f1"
         yield (
             f"On {evaluation.n:,} texts of {name or 'a test set'}: {evaluation.shown['accuracy']} "
-            f"{evaluation.accuracy:.4f}, macro-F1 {evaluation.macro_f1:.4f}, {evaluation.mean_depth:.2f} of "
-            f"{evaluation.layers} layers run on average."
+            f"{evaluation.accuracy:.4f}, {NAMES[second]} {getattr(evaluation, second):.4f}, "
+            f"{evaluation.mean_depth:.2f} of {evaluation.layers} layers run on average."
         )
         trained = [exit for exit in evaluation.by_exit if exit.trained]
         rows = [

@@ -26,16 +26,20 @@ from offramp.exits.model import MultiExitConfig, MultiExitModel
 from offramp.objectives import objective
 from offramp.objectives.base import Term
 from offramp.objectives.softened import Softened
-from offramp.reading import SET
+from offramp.reading import SET, TAGS
 from offramp.types import Batch, Example
 
 
-def as_examples(texts: Any) -> list[Example]:
-    """Strings, pairs or examples as examples."""
+def as_examples(texts: Any, tags: bool = False) -> list[Example]:
+    """Strings, pairs or examples as examples; with `tags`, strings, lists of words or examples."""
     if isinstance(texts, str):
         raise DataError("Texts should be a list. Found one string: put it in a list.")
     if hasattr(texts, "columns"):
         raise DataError("Texts should be a list. Found a frame: choose its column, or two as a list of pairs.")
+    if tags:
+        bare = [Example(item.text, words=item.words) if isinstance(item, Example) else item for item in texts]
+        listed = [(item, None) if isinstance(item, list | tuple | np.ndarray) else item for item in bare]
+        return read(listed, labels_required=False, tags=True).examples if listed else []
     # A bare pair would read as a text and its label.
     pairs = (tuple, list, np.ndarray)
     given = [Example(*item) if isinstance(item, pairs) and len(item) == 2 else item for item in texts]
@@ -44,8 +48,8 @@ def as_examples(texts: Any) -> list[Example]:
     return read(given, labels_required=False).examples if given else []
 
 
-def as_table(texts: Any, labels: Sequence[Any], name: str, separator: str | None = None) -> Table:
-    """Texts and their labels, or with a separator their sets of labels, as a table of this name."""
+def as_table(texts: Any, labels: Sequence[Any], name: str, separator: str | None = None, tags: bool = False) -> Table:
+    """Texts and their labels, with a separator their sets of labels, or their words' tags, as a table of this name."""
     if len(texts) != len(labels):
         raise DataError(f"There should be as many labels as texts. Found {len(texts)} texts and {len(labels)} labels.")
     if separator is not None and getattr(labels, "ndim", 1) > 1:
@@ -53,6 +57,10 @@ def as_table(texts: Any, labels: Sequence[Any], name: str, separator: str | None
             "Sets of labels should be lists of labels, one list for each text. Found a matrix: write the names of the "
             "labels, as scikit-learn's `MultiLabelBinarizer.inverse_transform` does."
         )
+    if tags:
+        given = as_examples(texts, tags=True)
+        examples = [Example(e.text, words=e.words, tags=own) for e, own in zip(given, labels, strict=True)]
+        return replace(read(examples, tags=True), name=name)
     examples = [Example(e.text, e.pair, label) for e, label in zip(as_examples(texts), labels, strict=True)]
     return replace(read(examples, separator=separator), name=name)
 
@@ -124,6 +132,8 @@ def _in_play(data: Table, train: Table, config: Config) -> tuple[Labels, list[in
     labels = Labels(known.names[:count]) if count else known
     if config.data.labels == SET:
         return labels, strata(encode_sets(labels, data))
+    if config.data.labels == TAGS:
+        return labels, strata([[int(k in own) for k in range(len(labels))] for own in encode_tags(labels, data)])
     if config.optimise.metric == "f1" and len(labels) != 2:
         raise ConfigError(f"`optimise.metric` should be f1 for two labels only. Found {len(labels)}: use macro_f1.")
     return labels, encode(known, data)
@@ -167,6 +177,11 @@ def _made_worse(
 def encode(labels: Labels, data: Table) -> list[int]:
     """The labels' numbers; a label the model does not know is named with its place."""
     for row, example in enumerate(data.examples):
+        if example.tags is not None:
+            raise DataError(
+                f"A text should have one label. Found a tag for each word in {data.where(row)}. Where words have tags, "
+                "set data.labels=tags."
+            )
         if example.labels is not None:
             raise DataError(
                 f"A text should have one label. Found a set of them in {data.where(row)}. Where texts have several "
@@ -185,8 +200,25 @@ def encode_sets(labels: Labels, data: Table) -> list[list[int]]:
     return labels.encode_sets((own for own in sets if own is not None), data.where)
 
 
+def encode_tags(labels: Labels, data: Table) -> list[list[int]]:
+    """The number of the tag of each word of each text; a tag the model does not know is named with its place."""
+    for row, example in enumerate(data.examples):
+        if example.tags is None:
+            raise DataError(f"Every word should have a tag. Found a text without tags in {data.where(row)}.")
+    return labels.encode_lists((e.tags for e in data.examples if e.tags is not None), data.where)
+
+
 def tokenise(tokenizer: Any, examples: list[Example], labels: Labels, made_of: MultiExitConfig) -> Tokens:
     """Labelled texts as tokens."""
+    if made_of.tags:
+        rows = encode_tags(labels, Table(examples, "the texts"))
+        found = Tokens.of(tokenizer, examples, made_of.max_tokens, rows, warn=False, tags=True)
+        for row in np.flatnonzero(np.diff(found.words.offsets) == 0) if found.words else ():
+            raise DataError(
+                "A text should have a word that the tokenizer reads. Found none in "
+                f"{examples[row].text[:60]!r}. Remove it."
+            )
+        return found
     numbers: list[int] | list[list[int]] = labels.encode(e.label for e in examples if e.label is not None)
     if made_of.sets:
         numbers = encode_sets(labels, Table(examples, "the texts"))
@@ -211,8 +243,10 @@ def token_limit(model: MultiExitModel, tokenizer: Any, wanted: int) -> int:
 def _class_weights(config: Config, labels: Labels, learn: list[Example]) -> torch.Tensor | None:
     if config.objective.class_weights != "balanced":
         return None
-    counts = Counter(labels.index(e.label) for e in learn if e.label is not None)
-    return torch.tensor([len(learn) / (len(labels) * counts[k]) if counts[k] else 0.0 for k in range(len(labels))])
+    told = (label for e in learn for label in (e.tags or (e.label,)) if label is not None)
+    counts = Counter(labels.index(label) for label in told)
+    total = counts.total()
+    return torch.tensor([total / (len(labels) * counts[k]) if counts[k] else 0.0 for k in range(len(labels))])
 
 
 def second_objective(config: Config, labels: Labels, learn: list[Example]) -> Term:
@@ -225,6 +259,7 @@ def second_objective(config: Config, labels: Labels, learn: list[Example]) -> Te
         heads=settings.heads,
         denominator=settings.denominator,
         reduction=settings.reduction,
+        alike=settings.alike,
         label_smoothing=config.objective.label_smoothing,
         class_weights=_class_weights(config, labels, learn),
     )
@@ -242,6 +277,7 @@ def first_objective(config: Config, labels: Labels, learn: list[Example]) -> Ter
         parts=settings.parts,
         denominator=settings.denominator,
         reduction=settings.reduction,
+        alike=settings.alike,
         label_smoothing=settings.label_smoothing,
         class_weights=_class_weights(config, labels, learn),
     )

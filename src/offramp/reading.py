@@ -15,8 +15,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-ONE, SET = "one", "set"
-"""How `data.labels` names the two readings."""
+ONE, SET, TAGS = "one", "set", "tags"
+"""How `data.labels` names what a text has. A tag is the one label of a word: it is read as `one`."""
 
 GIVEN = 0.5
 """The probability from which a text of a label set is given a label."""

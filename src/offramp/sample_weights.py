@@ -20,6 +20,10 @@ ClassWeight = str | Mapping[Label, float] | None
 def weighted(table: Table, sample_weight: Sequence[float] | None, class_weight: ClassWeight) -> Table:
     """The table with a weight for each text: its own times its label's. A text of weight 0 is left out."""
     texts = len(table.examples)
+    if any(example.tags is not None for example in table.examples):
+        if sample_weight is not None or isinstance(class_weight, Mapping):
+            raise ConfigError("Texts should have no weights where words have tags. Found some: leave them out.")
+        return table
     weights = np.ones(texts) if sample_weight is None else np.asarray(sample_weight, np.float64)
     if weights.shape != (texts,):
         raise DataError(f"There should be one weight for each of the {texts} texts. Found the shape {weights.shape}.")

@@ -26,14 +26,16 @@ def speed_curve(
 ) -> Curve:
     """The curve of the policy `name`, which `make` makes with any thresholds; a certified one is a point beside it.
 
-    With `sets`, an answer is right where the whole set of labels is.
+    With `sets`, an answer is right where the whole set of labels is. Where words have tags, the accuracy is that of
+    words and the layers are those of texts, each of which runs until its last word has left.
     """
     right = torch.tensor(truth)  # (N,), of sets (N, C)
     found = sweep(engine, tokens, make, None if certified is None else certified.policy(), batch_size)
 
     def point(kind: str, ran: Measured, threshold: float | None = None) -> Point:
         correct = alike(answers(ran.decision.logits, sets), right).tolist()
-        return Point.of(kind, correct, ran.decision.depth.tolist(), ran.seconds, threshold)
+        depths = ran.decision.depth if tokens.words is None else tokens.words.deepest(ran.decision.depth.numpy())
+        return Point.of(kind, correct, depths.tolist(), ran.seconds, threshold)
 
     swept = [point(name, ran, limit) for limit, ran in zip(found.thresholds, found.swept, strict=True)]
     calibrated = None
@@ -50,7 +52,7 @@ def speed_curve(
             for depth, answer in found.answers.items()
         },
         layers=engine.depth,
-        texts=len(truth),
+        texts=len(tokens),
         timed=found.timed,
         rounds=found.rounds,
         batch_size=batch_size,

@@ -1,6 +1,7 @@
 """The values that flow: from a labelled text to the decision where it leaves.
 
-Letters in the shapes: B texts, T tokens, H hidden, D representation, C classes, L layers.
+Letters in the shapes: B texts, T tokens, H hidden, D representation, C classes, L layers. Where words have tags, each
+of the W words of a batch takes the place of a text from the exits on: what is said of B texts is said of W words.
 """
 
 from __future__ import annotations
@@ -18,13 +19,15 @@ Label = str | int
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """One text, or a pair of texts, with its label when it has one, or with a set of labels."""
+    """One text, or a pair of texts, with its label when it has one, or with a set of labels, or a tag for each word."""
 
     text: str
     pair: str | None = None
     label: Label | None = None
     weight: float = 1.0  # in the cross entropy of training
     labels: tuple[Label, ...] | None = None  # in place of `label`, where each text has a set of them
+    words: tuple[str, ...] | None = None  # of the text, in which they stand in this order, where they have tags
+    tags: tuple[Label, ...] | None = None  # in place of `label`, one for each word
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,18 +37,28 @@ class Batch:
     input_ids: Tensor  # (B, T) int64
     mask: Tensor  # (B, T) int64, 1 where there is a token
     token_types: Tensor | None = None  # (B, T) int64, for families that have them
-    labels: Tensor | None = None  # (B,) int64; of sets (B, C), 1 where a text has a label
+    labels: Tensor | None = None  # (B,) int64; of sets (B, C), 1 where a text has a label; of tagged words (W,)
     rows: Tensor | None = None  # (B,) int64, places in the data set
     weights: Tensor | None = None  # (B,) of the texts in the cross entropy; None: all the same
+    words: Tensor | None = None  # (B, T), 1 at the first token of a word that is to be tagged; None: texts have labels
 
     def to(self, device: torch.device) -> Batch:
         """The same batch on another device."""
         moved = {
             name: value.to(device)
-            for name in ("input_ids", "mask", "token_types", "labels", "rows", "weights")
+            for name in ("input_ids", "mask", "token_types", "labels", "rows", "weights", "words")
             if (value := getattr(self, name)) is not None
         }
         return replace(self, **moved)
+
+    @property
+    def answers(self) -> int:
+        """How many answers are wanted: one for each text, or for each marked word."""
+        return len(self) if self.words is None else int(self.words.sum())
+
+    def to_answers(self, of_texts: Tensor) -> Tensor:
+        """What is known of each text, (B, ...), at each of its answers: as it is, or for every marked word again."""
+        return of_texts if self.words is None else of_texts[self.words.nonzero()[:, 0].to(of_texts.device)]
 
     def __len__(self) -> int:
         return int(self.input_ids.shape[0])
@@ -59,6 +72,7 @@ class States:
     output: Tensor  # (B, T, H), what exits read: `hidden`, normalised where the family does so last
     mask: Tensor  # (B, T) int64
     attention: tuple[Any] | None = None  # what the family made of `mask`; None: to be made again from it
+    words: Tensor | None = None  # (B, T), the marks of the words that are still to be tagged; None: texts have labels
 
     def keep(self, rows: Tensor) -> States:
         """Only these texts, trimmed to the longest of them.
@@ -69,12 +83,30 @@ class States:
         width = int(mask.sum(dim=1).max()) if len(rows) else 0
         hidden = self.hidden[rows, :width]
         output = hidden if self.output is self.hidden else self.output[rows, :width]
-        return States(hidden=hidden, output=output, mask=mask[:, :width])
+        words = None if self.words is None else self.words[rows, :width]
+        return States(hidden=hidden, output=output, mask=mask[:, :width], words=words)
+
+    def keep_words(self, rows: Tensor) -> States:
+        """Only these of the marked words, counted in reading order; texts that have none of them go.
+
+        Of a text that stays all tokens stay, those of its other words too: they are what the words are read by.
+        """
+        assert self.words is not None
+        left = torch.zeros_like(self.words)  # (B, T)
+        left.view(-1)[places_of(self.words)[rows]] = 1
+        here = left.any(dim=1)  # (B,)
+        marked = replace(self, words=left)
+        return marked if bool(here.all()) else marked.keep(here.nonzero()[:, 0])
+
+
+def places_of(words: Tensor) -> Tensor:
+    """The places of the marked words among all B * T tokens, in reading order: (B, T) to (W,)."""
+    return words.flatten().nonzero()[:, 0]
 
 
 @dataclass(frozen=True, slots=True)
 class ExitOutput:
-    """What the exit at one depth says of B texts."""
+    """What the exit at one depth says of B texts, or of W words, text by text and each text from left to right."""
 
     representation: Tensor  # (B, D), the vector the exit classifies
     logits: Tensor  # (B, C)

@@ -23,8 +23,8 @@ SOME = {*PLAIN, "acl-multi-exit", "jt", "alt"}
 EVERY = [
     pytest.param(name, marks=pytest.mark.slow if name in SOME else pytest.mark.long)
     for name in recipes()
-    # The one begins with a classifier and not with a backbone, the other has sets of labels; both have their own tests.
-    if name not in ("grow", "acl-multi-label")
+    # One begins with a classifier and not with a backbone, others have label sets or tags: they have own tests.
+    if name not in ("grow", "acl-multi-label", "acl-tags")
 ]
 
 

@@ -86,14 +86,16 @@ def run(request: dict[str, Any]) -> None:
 def work(request: dict[str, Any]) -> None:
     from offramp.classifier import Classifier
     from offramp.cli import main as command_line
-    from offramp.data.sources import read
+    from offramp.data.sources import columns, read
 
     if request["arguments"]:
         sys.argv = ["offramp", *request["arguments"]]
         command_line()
     given = dict(request["fit"])
     data, how = given.pop("data"), {key: given.pop(key, False) for key in ("resume", "overwrite")}
-    Classifier(**given).fit_table(read(data), folder=Path(request["out"]), **how)
+    classifier = Classifier(**given)
+    table = read(data, **columns(classifier.config().data))
+    classifier.fit_table(table, folder=Path(request["out"]), **how)
 
 
 def watch(out: str, kill_at: int | str, moments: list[str]) -> Callable[[str, tuple[Any, ...]], None]:

@@ -17,13 +17,13 @@ class Output(NamedTuple):
     logits: Tensor  # (B, C)
 
 
-def mha(weights: Mapping[str, Tensor], heads: int, states: Tensor, mask: Tensor) -> Output:
+def mha(weights: Mapping[str, Tensor], heads: int, states: Tensor, mask: Tensor, own: bool = False) -> Output:
     """ACL section 3.2 with the attention of Vaswani et al. 2017, section 3.2.2.
 
     Every token is taken down to d_e and through tanh; every token attends to all tokens of its text, head by head; the
     first token's vector goes through tanh: the representation, which a linear layer classifies. Padding does not exist
     here: a text is cut to its own length. `weights` are named as in the exit; queries, keys and values lie one below
-    the other in `attention.in_proj_*`.
+    the other in `attention.in_proj_*`. With `own`, the first token is a word, whose own vector is added.
     """
     size = weights["down.weight"].shape[0]
     width = size // heads
@@ -47,7 +47,7 @@ def mha(weights: Mapping[str, Tensor], heads: int, states: Tensor, mask: Tensor)
             attended.append(
                 weights["attention.out_proj.weight"] @ torch.cat(parts) + weights["attention.out_proj.bias"]
             )
-        representations.append(torch.tanh(attended[0]))
+        representations.append(torch.tanh(attended[0] + narrow[0] if own else attended[0]))
     representation = torch.stack(representations)
     logits = [weights["classifier.weight"] @ h + weights["classifier.bias"] for h in representation]
     return Output(representation, torch.stack(logits))

@@ -68,6 +68,12 @@ class Labels:
             rows.append([int(number in numbers) for number in range(len(self))])
         return rows
 
+    def encode_lists(
+        self, lists: Iterable[Iterable[Label]], where: Callable[[int], str] | None = None
+    ) -> list[list[int]]:
+        """Lists of labels as lists of class numbers, such as the tags of a text's words; `where` as in `encode`."""
+        return [[self._number(label, row, where) for label in own] for row, own in enumerate(lists)]
+
     def __len__(self) -> int:
         """Number of classes."""
         return len(self.names)

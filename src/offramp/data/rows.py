@@ -6,15 +6,20 @@ What is read, by what it is called:
     x.tsv                          tab-separated, likewise; see below
     x.jsonl, x.ndjson, x.json      one JSON object per line
     x.parquet                      read in record batches
+    x.conll                        a word and its tag per line, a blank line between texts; see below
     hf://datasets/owner/name/x.*   any of these files on the Hugging Face hub
     [owner/]name[@config][:split]  a data set on the hub, or a folder that `datasets.load_dataset` reads; split `train`
                                    unless named: `nyu-mll/glue@sst2:validation`, `./folder:test`, `imdb:train[:10%]`
 
-Files are UTF-8, with or without a byte order mark. A blank line is an error, except at the end of a table.
+Files are UTF-8, with or without a byte order mark. A blank line is an error, except at the end of a table and in CoNLL.
 
 Quotes in TSV: pandas and spreadsheets quote a field that holds a tab, a quote or a line break (`"a ""b"" c"`); GLUE's
 files quote nothing, and a field may begin with a stray quote. Both are read: a line that has as many tabs as the header
 is a row, its well-quoted fields are unquoted and stray quotes are text; any other line is read by the quoting rules.
+
+CoNLL: the columns of a line are parted by tabs where there is a tab, and else by blanks; the first is the word, the
+last of two or more its tag. Lines that begin with `-DOCSTART-` are left out. The columns of the rows are `tokens` and
+`tags`.
 """
 
 from __future__ import annotations
@@ -290,8 +295,9 @@ def _list_rows(items: Iterable[object]) -> Rows:
         for number, item in numbered:
             match item:
                 case Example():
-                    told = item.label if item.labels is None else item.labels
-                    yield number, (item.text, told) if item.pair is None else (item.text, item.pair, told)
+                    told = item.tags if item.tags is not None else item.label if item.labels is None else item.labels
+                    text = item.text if item.words is None else item  # its words go with it
+                    yield number, (text, told) if item.pair is None else (text, item.pair, told)
                 case (str(text), label):
                     yield number, (text, label)
                 case ((text, pair), label):
@@ -307,6 +313,33 @@ def _list_rows(items: Iterable[object]) -> Rows:
                     )
 
     return Rows(name, "row", None, pick)
+
+
+def _conll_rows(source: str | Path) -> Rows:
+    name = name_of(source)
+
+    def texts() -> Iterator[tuple[int, list[list[str]]]]:
+        """Each text's lines in columns, with the number of the first of them."""
+        begin, lines = 1, []
+        for number, line in enumerate(file_lines(source), 1):
+            if line.strip() and not line.startswith("-DOCSTART-"):
+                lines.append([cell.strip() for cell in line.split("\t")] if "\t" in line.strip() else line.split())
+                begin = number if len(lines) == 1 else begin
+            elif lines:
+                yield begin, lines
+                lines = []
+        if lines:
+            yield begin, lines
+
+    def pick(wanted: tuple[str, ...]) -> Iterator[Row]:
+        for number, lines in texts():
+            told = {
+                "tokens": [cells[0] for cells in lines],
+                "tags": [cells[-1] if cells[1:] else "" for cells in lines],
+            }
+            yield number, tuple(told[column] for column in wanted)
+
+    return Rows(name, "line", ("tokens", "tags"), pick)
 
 
 def line_rows(lines: Iterator[str], name: str) -> Rows:
@@ -326,6 +359,7 @@ _READERS: dict[str, Callable[[str | Path], Rows]] = {
     ".ndjson": _json_rows,
     ".json": _json_rows,
     ".parquet": parquet_rows,
+    ".conll": _conll_rows,
 }
 
 

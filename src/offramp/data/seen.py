@@ -30,6 +30,7 @@ def count_seen(seen: Tensor, examples: Sequence[Example]) -> int:
 def digest(example: Example) -> int:
     """The hash of a text, or of a pair."""
     # Neither blanks nor capitals make a text new.
-    content = [None if text is None else " ".join(text.lower().split()) for text in (example.text, example.pair)]
+    own = example.text if example.words is None else " ".join(example.words)
+    content = [None if text is None else " ".join(text.lower().split()) for text in (own, example.pair)]
     found = hashlib.blake2b(json.dumps(content).encode(), digest_size=8).digest()
     return int.from_bytes(found, "big", signed=True)

@@ -16,8 +16,9 @@ from offramp.data.label_sets import as_label_set
 from offramp.data.labels import as_label
 from offramp.data.rows import Row, Rows, Source, line_rows, parquet_rows, reader_of, rows_of
 from offramp.data.task_rows import is_task, task_rows
+from offramp.data.words import in_order, split
 from offramp.errors import DataError
-from offramp.reading import SET
+from offramp.reading import SET, TAGS
 from offramp.types import Example, Label
 
 
@@ -42,19 +43,21 @@ class Table:
 
     @property
     def labels(self) -> list[Label]:
-        """The labels of the examples that have one; of sets, those of all sets."""
+        """The labels of the examples that have one; of sets, those of all sets; of tags, those of all words."""
         return [label for own in self.label_sets() if own is not None for label in own]
 
     def label_sets(self) -> Iterator[tuple[Label, ...] | None]:
-        """The set of labels of each example; one label is a set of one."""
+        """The set of labels of each example; one label is a set of one, and tags are those of the words in order."""
         for example in self.examples:
-            yield (example.label,) if example.label is not None else example.labels
+            many = example.tags if example.labels is None else example.labels
+            yield (example.label,) if example.label is not None else many
 
 
 def columns(data: DataConfig, text: Sequence[str] | None = None, label: str | None = None) -> dict[str, Any]:
     """How `read` reads what a configuration describes; `text` and `label` name other columns."""
     separator = data.label_separator if data.labels == SET else None
-    return {"text": text or data.text, "label": label or data.label, "separator": separator}
+    tags = data.labels == TAGS
+    return {"text": text or data.text, "label": label or data.label, "separator": separator, "tags": tags}
 
 
 def read(
@@ -64,6 +67,7 @@ def read(
     label: str | None = "label",
     labels_required: bool = True,
     separator: str | None = None,
+    tags: bool = False,
 ) -> Table:
     """Every example of a source.
 
@@ -72,16 +76,20 @@ def read(
     Items of a list are (text, label), ((text, text), label), a text, an `Example`, or a mapping with columns.
     Without `labels_required` the label column may be absent and a label empty: the example's label is then None.
     With a `separator` each text has a set of labels: a list, or a string with that between them.
+    With `tags` each word has one: the text is a list of words (`tokens` or `words` unless named), or a string that is
+    divided into words, and the label (`tags` unless named) is a list of as many words.
     """
     rows = _rows(source)
     numbers, examples = array("q"), []
-    for number, example in _examples(rows, text, label, labels_required, separator):
+    for number, example in _examples(rows, text, label, labels_required, separator, tags):
         numbers.append(number)
         examples.append(example)
     return Table(examples, rows.name, rows.unit, numbers, rows.order)
 
 
-def stream(source: str | Path | IO[str] | IO[bytes], *, text: Sequence[str] = ()) -> Iterator[Example]:
+def stream(
+    source: str | Path | IO[str] | IO[bytes], *, text: Sequence[str] = (), tags: bool = False
+) -> Iterator[Example]:
     """Texts to predict, one at a time in constant memory, labels left out.
 
     A file without a suffix from the table above, or an open handle, holds one text per line, and `text` is not used.
@@ -95,7 +103,7 @@ def stream(source: str | Path | IO[str] | IO[bytes], *, text: Sequence[str] = ()
         rows = line_rows(file_lines(source), name_of(source))
     else:
         rows = _rows(source)
-    return (example for _, example in _examples(rows, text, None, False))
+    return (example for _, example in _examples(rows, text, None, False, tags=tags))
 
 
 def span(source: str | Path, first: int, stop: int, *, text: Sequence[str] = ()) -> Iterator[Example]:
@@ -108,12 +116,19 @@ def _rows(source: Source) -> Rows:
 
 
 def _examples(
-    rows: Rows, text: Sequence[str], label: str | None, labels_required: bool, separator: str | None = None
+    rows: Rows,
+    text: Sequence[str],
+    label: str | None,
+    labels_required: bool,
+    separator: str | None = None,
+    tags: bool = False,
 ) -> Iterator[tuple[int, Example]]:
     """Checked examples with their numbers; columns are chosen now, rows read later."""
     if rows.columns is None:
-        return _checked(rows, rows.pick(()), True, labels_required, separator)
-    texts = _text_columns(rows.columns, (text,) if isinstance(text, str) else tuple(text), rows.name)
+        return _checked(rows, rows.pick(()), True, labels_required, separator, tags)
+    texts = _text_columns(rows.columns, (text,) if isinstance(text, str) else tuple(text), rows.name, tags)
+    if tags and label == "label":
+        label = "tags"
     labelled = label is not None and label in rows.columns
     if labels_required and not labelled:
         raise DataError(
@@ -124,13 +139,18 @@ def _examples(
     twice = [name for name in picked if rows.columns.count(name) > 1]
     if twice:
         raise DataError(f"Columns should have different names. Found `{twice[0]}` twice in {rows.name}. Rename one.")
-    return _checked(rows, rows.pick(picked), labelled, labels_required, separator)
+    return _checked(rows, rows.pick(picked), labelled, labels_required, separator, tags)
 
 
-def _text_columns(columns: tuple[str, ...], wanted: tuple[str, ...], name: str) -> tuple[str, ...]:
-    choices = (wanted,) if wanted else (("text",), ("sentence",), ("sentence1", "sentence2"))
+def _text_columns(columns: tuple[str, ...], wanted: tuple[str, ...], name: str, tags: bool) -> tuple[str, ...]:
+    usual: tuple[tuple[str, ...], ...] = (("text",), ("sentence",), ("sentence1", "sentence2"))
+    if tags:
+        usual = (("tokens",), ("words",), ("text",), ("sentence",))
+    choices = (wanted,) if wanted else usual
     if len(wanted) > 2:
         raise DataError(f"One column should hold the text, or two a pair. Found {listed(wanted)}.")
+    if len(wanted) > 1 and tags:
+        raise DataError(f"One column should hold the text where words have tags. Found {listed(wanted)}.")
     for choice in choices:
         if all(column in columns for column in choice):
             return choice
@@ -142,12 +162,20 @@ def _text_columns(columns: tuple[str, ...], wanted: tuple[str, ...], name: str) 
 
 
 def _checked(
-    rows: Rows, picked: Iterator[Row], labelled: bool, labels_required: bool, separator: str | None
+    rows: Rows,
+    picked: Iterator[Row],
+    labelled: bool,
+    labels_required: bool,
+    separator: str | None,
+    tags: bool,
 ) -> Iterator[tuple[int, Example]]:
     empty = True
     for number, values in picked:
         empty = False
         place = f"{rows.name}, {rows.unit} {number}"
+        if tags:
+            yield number, _tagged(values, place, labelled, labels_required)
+            continue
         texts = [_text(value, place) for value in (values[:-1] if labelled else values)]
         pair = texts[1] if len(texts) > 1 else None
         if not labelled:
@@ -158,6 +186,44 @@ def _checked(
             yield number, Example(texts[0], pair, labels=_label_set(values[-1], place, labels_required, separator))
     if empty:
         raise DataError(f"Data should hold at least one row. Found none in {rows.name}. Check the source.")
+
+
+def _tagged(values: tuple[object, ...], place: str, labelled: bool, required: bool) -> Example:
+    """A text whose words have tags, or are to be given some."""
+    given = values[:-1] if labelled else values
+    # A list of two words looks like a pair.
+    text, words = _words(given[0] if len(given) == 1 else list(given), place)
+    tags = values[-1] if labelled else None
+    if isinstance(tags, np.ndarray):
+        tags = tags.tolist()
+    if not required and (tags is None or (isinstance(tags, list | tuple) and all(map(_missing, tags)))):
+        return Example(text, words=words)
+    if not isinstance(tags, list | tuple):
+        raise DataError(
+            f"The tags of a text should be a list, one tag for each word. Found {shown(tags)} in {place}. Mend it."
+        )
+    if len(tags) != len(words):
+        raise DataError(
+            f"There should be as many tags as words. Found {len(tags)} tags for {len(words)} words in {place}. Mend it."
+        )
+    told = [_label(tag, f"{place}, word {number}", required=True) for number, tag in enumerate(tags, 1)]
+    return Example(text, words=words, tags=tuple(tag for tag in told if tag is not None))
+
+
+def _words(value: object, place: str) -> tuple[str, tuple[str, ...]]:
+    """A text and its words: those of a list, or those that a string is divided into."""
+    if isinstance(value, Example):
+        found = _words(value.words, place)
+        return (_text(value.text, place), found[1]) if in_order(value.text, found[1]) else found
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
+    if isinstance(value, list | tuple):
+        words = tuple(_text(word, f"{place}, word {number}") for number, word in enumerate(value, 1))
+        if not words:
+            raise DataError(f"A text should not be empty. Found one without words in {place}. Remove the row.")
+        return " ".join(words), words
+    text = _text(value, place)
+    return text, split(text)
 
 
 def _text(value: object, place: str) -> str:

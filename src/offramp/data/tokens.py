@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from offramp.data.words import Words, begun, words_of
 from offramp.errors import ConfigError, DataError, ModelError
 from offramp.types import Batch, Example
 
@@ -41,9 +42,10 @@ class Tokens:
     offsets: Integers  # (N + 1,), text i has ids[offsets[i] : offsets[i + 1]]
     pad: int  # id that fills a batch
     types: Ids | None = None  # (all tokens,), for tokenizers that give token types
-    labels: Integers | None = None  # (N,); of sets (N, C), 1 where a text has a label
+    labels: Integers | None = None  # (N,); of sets (N, C), 1 where a text has a label; of tags (all read words,)
     weights: Floats | None = None  # (N,), where they differ
     truncated: int = 0  # texts that were cut
+    words: Words | None = None  # where words have tags
 
     @classmethod
     def of(
@@ -51,10 +53,11 @@ class Tokens:
         tokenizer: PreTrainedTokenizerBase,
         examples: Sequence[Example],
         max_length: int,
-        labels: Sequence[int] | Sequence[Sequence[int]] | Integers | None = None,
+        labels: Sequence[Any] | Integers | None = None,
         warn: bool = True,
         windows: int = 1,
         overlap: int = 0,
+        tags: bool = False,
     ) -> Tokens:
         """Tokenise texts or pairs, cut to `max_length` tokens, special tokens included; one warning counts the cuts.
 
@@ -65,12 +68,22 @@ class Tokens:
 
         With several `windows`, a longer text becomes so many of them at most, each of `max_length` tokens with special
         tokens of its own, one after the other in one row; `overlap` tokens of each stand again in the next.
+
+        With `tags` it is told which tokens begin a word; `labels` are then one for each word of each text, and those of
+        words that were cut off are left out. Texts are tokenised as their words with blanks between them, so that a
+        text that comes as a list of words and one that does not are read alike.
         """
         paired = _paired(examples)
         if paired and windows > 1:
             raise DataError("Texts that are read in windows should be single texts. Found pairs: set data.windows=1.")
         if tokenizer.pad_token_id is None:
             raise ModelError("The tokenizer should have a padding token. Found none. Set its `pad_token`.")
+        if tags and not getattr(tokenizer, "is_fast", False):
+            raise ModelError(
+                "The tokenizer should be a fast one, to tell where words begin. Found a slow one: choose another."
+            )
+        if tags and (paired or windows > 1):
+            raise DataError("Texts whose words have tags should be single texts, read in one window. Found otherwise.")
         if labels is not None and len(labels) != len(examples):
             raise DataError(f"There should be one label per text. Found {len(labels)} for {len(examples)} texts.")
         least = tokenizer.num_special_tokens_to_add(pair=paired) + (2 if paired else 1)
@@ -83,20 +96,28 @@ class Tokens:
         types: list[Ids] = [np.empty(0, np.int32)]
         lengths: list[Integers] = [np.zeros(1, np.int64)]
         typed, truncated = False, 0
+        begin: list[Integers] = []
+        counts: list[int] = []
         for start in range(0, len(examples), CHUNK):
             part = examples[start : start + CHUNK]
+            words = [words_of(example) for example in part] if tags else []
             encoded = tokenizer(
-                [example.text for example in part],
+                [" ".join(own) for own in words] if tags else [example.text for example in part],
                 [example.pair for example in part] if paired else None,
                 padding=False,
                 truncation=False,
                 return_special_tokens_mask=True,
                 return_attention_mask=False,
+                **({"return_offsets_mapping": True} if tags else {}),
                 verbose=False,
             )
             typed = "token_type_ids" in encoded
             rows, row_types = encoded["input_ids"], encoded["token_type_ids"] if typed else []
             for place, row in enumerate(rows):
+                if tags:
+                    ends = [end for _, end in encoded["offset_mapping"][place]]
+                    begin.append(begun(words[place], ends, encoded["special_tokens_mask"][place]))
+                    counts.append(len(words[place]))
                 if len(row) > max_length:
                     special = np.asarray(encoded["special_tokens_mask"][place])
                     if windows > 1:
@@ -106,6 +127,8 @@ class Tokens:
                         kept = np.flatnonzero(_kept(special, max_length))
                         truncated += 1
                     rows[place] = np.asarray(row)[kept].tolist()
+                    if tags:
+                        begin[-1] = begin[-1][kept]
                     if typed:
                         row_types[place] = np.asarray(row_types[place])[kept].tolist()
             lengths.append(np.fromiter(map(len, rows), np.int64, len(rows)))
@@ -113,8 +136,11 @@ class Tokens:
             ids.append(np.fromiter(chain.from_iterable(rows), np.int32, total))
             if typed:
                 types.append(np.fromiter(chain.from_iterable(row_types), np.int32, total))
+        marked = Words.of(begin, counts) if tags else None
         if warn:
-            warn_of_cuts(truncated, len(examples), max_length)
+            warn_of_cuts(truncated, len(examples), max_length, marked.unread if marked else 0)
+        if labels is not None and marked is not None:
+            labels = marked.read(list(labels))
         return cls(
             ids=np.concatenate(ids),
             offsets=np.cumsum(np.concatenate(lengths)),
@@ -123,7 +149,18 @@ class Tokens:
             labels=None if labels is None else np.asarray(labels, np.int64),
             weights=_weights(examples),
             truncated=truncated,
+            words=marked,
         )
+
+    @property
+    def answers(self) -> int:
+        """How many answers are wanted: one for each text, or for each word that is read."""
+        return len(self) if self.words is None else len(self.words.places)
+
+    def answers_of(self, rows: Sequence[int] | Integers) -> Integers:
+        """The places among all answers of those for these texts: the rows themselves, or their words'."""
+        places = np.asarray(rows, np.int64)  # (B,)
+        return places if self.words is None else self.words.of_texts(places)
 
     @cached_property
     def lengths(self) -> Integers:
@@ -141,13 +178,14 @@ class Tokens:
             input_ids=_fill(mask, self.ids[flat], self.pad),
             mask=torch.from_numpy(mask.astype(np.int64)),
             token_types=None if self.types is None else _fill(mask, self.types[flat], 0),
-            labels=None if self.labels is None else torch.from_numpy(self.labels[places]),
+            labels=None if self.labels is None else torch.from_numpy(self.labels[self.answers_of(places)]),
             rows=torch.from_numpy(places.copy()),
             weights=None if self.weights is None else torch.from_numpy(self.weights[places]),
+            words=None if self.words is None else _fill(mask, self.words.marks[flat], 0),
         )
 
     def labels_or_raise(self) -> list[Any]:
-        """The class numbers of the texts, or their rows of 0 and 1, for whoever cannot go on without them."""
+        """The class numbers of the texts or words, or rows of 0 and 1, for whoever cannot go on without them."""
         if self.labels is None:
             raise DataError("Every text should have a label here. Found texts without labels.")
         found: list[Any] = self.labels.tolist()
@@ -167,11 +205,12 @@ def tokenizer_digest(tokenizer: PreTrainedTokenizerBase) -> str:
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
-def warn_of_cuts(truncated: int, texts: int, max_length: int) -> None:
-    """One warning that counts the texts that were cut, where there are any."""
+def warn_of_cuts(truncated: int, texts: int, max_length: int, unread: int = 0) -> None:
+    """One warning that counts the texts that were cut, where there are any, and the words that are not read."""
     if truncated:
         message = f"{truncated} of {texts} texts are longer than {max_length} tokens and were cut."
-        warnings.warn(message, TruncationWarning, stacklevel=3)
+        lost = f" {unread} of their words are not read." if unread else ""
+        warnings.warn(message + lost, TruncationWarning, stacklevel=3)
 
 
 def limit(tokenizer: PreTrainedTokenizerBase, config_max_positions: int | None, wanted: int) -> int:
@@ -240,7 +279,7 @@ def _kept(special: npt.NDArray[np.int64], max_length: int) -> npt.NDArray[np.boo
     return keep
 
 
-def _fill(mask: npt.NDArray[np.bool_], values: Ids, pad: int) -> torch.Tensor:
+def _fill(mask: npt.NDArray[np.bool_], values: Ids | npt.NDArray[np.bool_], pad: int) -> torch.Tensor:
     filled = np.full(mask.shape, pad, np.int64)  # (B, T)
     filled[mask] = values
     return torch.from_numpy(filled)

@@ -51,7 +51,7 @@ class Encoder(nn.Module):
             hidden = unfold(self.family.embed(self.backbone, inside), present, len(batch), width)  # (B, T, H)
         else:
             hidden = self.family.embed(self.backbone, batch)  # (B, T, H)
-        return States(hidden=hidden, output=hidden, mask=batch.mask)
+        return States(hidden=hidden, output=hidden, mask=batch.mask, words=batch.words)
 
     def step(self, depth: int, states: States) -> States:
         """The states after the layer at `depth`; 1 is the first layer."""
@@ -62,7 +62,7 @@ class Encoder(nn.Module):
         hidden = self.instead(depth, states, self.training) if self.instead else None
         if hidden is None:
             hidden = self.family.layer(self.backbone, depth - 1, states.hidden, states.mask, made[0])
-        return States(hidden, self.family.output(self.backbone, hidden), states.mask, made)
+        return States(hidden, self.family.output(self.backbone, hidden), states.mask, made, states.words)
 
     def _step_in_windows(self, depth: int, states: States) -> States:
         """The layer over each window that holds tokens, as if it were a text."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from offramp.encoder.windows import first_tokens
-from offramp.types import ExitOutput
+from offramp.types import ExitOutput, places_of
 
 
 class Exit(nn.Module):
@@ -13,6 +13,9 @@ class Exit(nn.Module):
 
     Only the tokens of a text take part in its answer: neither the padding nor the other texts of the batch. A text of
     several windows is read as a whole.
+
+    Where words have tags, an exit that has `every_token` takes the marks of words as a third input and reads these
+    words in place of the texts: its parameters are the same, only where it reads is another.
     """
 
     window: int = 0  # tokens of a window of a long text; 0: texts have one
@@ -30,6 +33,10 @@ class Exit(nn.Module):
         """(B, T, H) and (B, T) to the exit's output."""
         raise NotImplementedError
 
+    def every_token(self, states: Tensor, mask: Tensor) -> ExitOutput:
+        """What it says at every token: a representation of (B, T, D) and logits of (B, T, C)."""
+        raise NotImplementedError
+
     def see_names(self, states: Tensor, mask: Tensor) -> Tensor:
         """(C, T, H) and (C, T) of the label names to vectors of the label embeddings' space, (C, D).
 
@@ -37,3 +44,10 @@ class Exit(nn.Module):
         """
         representation: Tensor = self(states, mask).representation
         return representation
+
+
+def of_words(every: ExitOutput, words: Tensor) -> ExitOutput:
+    """What an exit says of the marked words, (B, T), from what it says at every token."""
+    places = places_of(words)  # (W,)
+    representation, logits = (part.flatten(0, 1)[places] for part in (every.representation, every.logits))
+    return ExitOutput(representation, logits, every.label_embeddings)

@@ -4,6 +4,8 @@ The classification head Hugging Face puts on the family: the first token's state
 the family's activation (BERT's pooler), dropout, and a linear layer.
 
     h = dropout(act(P s_first + p)),   logits = h W + b
+
+Where words have tags, s is the state of each word's first token.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 from transformers.activations import ACT2FN
 
-from offramp.exits.base import Exit
+from offramp.exits.base import Exit, of_words
 from offramp.types import ExitOutput
 
 
@@ -30,9 +32,21 @@ class LinearExit(Exit):
         """The label embeddings that are learned, (C, H)."""
         return self.classifier.weight
 
-    def forward(self, states: Tensor, mask: Tensor) -> ExitOutput:
-        """(B, T, H) and (B, T) to the exit's output."""
-        first = self.first(states, mask)  # (B, H)
-        pooled = first if self.pool is None else self.activation(self.pool(first))
+    def forward(self, states: Tensor, mask: Tensor, words: Tensor | None = None) -> ExitOutput:
+        """(B, T, H) and (B, T) to the exit's output; with marks of words, (B, T), to that of the W marked words."""
+        if words is not None:
+            return of_words(self.every_token(states, mask), words)
+        return self._read(self.first(states, mask))
+
+    def every_token(self, states: Tensor, mask: Tensor) -> ExitOutput:
+        """What it says at every token: a representation of (B, T, H) and logits of (B, T, C)."""
+        # In two dimensions, as the first tokens are: an exported exit is then not taken for a layer.
+        flat, shape = self._read(states.flatten(0, 1)), mask.shape
+        return ExitOutput(
+            flat.representation.unflatten(0, shape), flat.logits.unflatten(0, shape), flat.label_embeddings
+        )
+
+    def _read(self, tokens: Tensor) -> ExitOutput:
+        pooled = tokens if self.pool is None else self.activation(self.pool(tokens))
         representation = self.dropout(pooled)  # (B, H)
         return ExitOutput(representation, self.classifier(representation), self.classifier.weight)

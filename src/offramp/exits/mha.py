@@ -4,6 +4,13 @@
 
 Only the first token's vector is read, so only its query is computed; the keys and values are
 those of all tokens, the padding masked.
+
+Where words have tags, each word's first token t is read, and its own vector is added to what it attends to:
+
+    h_t = tanh(u_t + MHA(u, u, u)_t)
+
+Without that, a word would be told by a mean over all tokens until the attention has learnt to look at the word itself,
+and a fine-tuning ends before it has.
 """
 
 from __future__ import annotations
@@ -12,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from offramp.errors import ConfigError
-from offramp.exits.base import Exit
+from offramp.exits.base import Exit, of_words
 from offramp.types import ExitOutput
 
 
@@ -33,11 +40,29 @@ class MhaExit(Exit):
         """The label embeddings that are learned, (C, D)."""
         return self.classifier.weight
 
-    def forward(self, states: Tensor, mask: Tensor) -> ExitOutput:
-        """(B, T, H) and (B, T) to the exit's output."""
-        narrow = torch.tanh(self.down(self.dropout(states)))  # (B, T, D)
+    def forward(self, states: Tensor, mask: Tensor, words: Tensor | None = None) -> ExitOutput:
+        """(B, T, H) and (B, T) to the exit's output; with marks of words, (B, T), to that of the W marked words."""
+        if words is not None:
+            return of_words(self.every_token(states, mask), words)
+        narrow = self._narrow(states)  # (B, T, D)
         query = self.first(narrow, mask)[:, None] if self.window else narrow[:, :1]  # (B, 1, D)
+        return self._read(self._attend(query, narrow, mask)[:, 0])
+
+    def every_token(self, states: Tensor, mask: Tensor) -> ExitOutput:
+        """What it says at every token: a representation of (B, T, D) and logits of (B, T, C)."""
+        narrow = self._narrow(states)  # (B, T, D)
+        # A view, so that torch does not take its short way, which exits that are read together cannot.
+        return self._read(narrow + self._attend(narrow[:, :], narrow, mask))
+
+    def _narrow(self, states: Tensor) -> Tensor:
+        return torch.tanh(self.down(self.dropout(states)))
+
+    def _attend(self, query: Tensor, narrow: Tensor, mask: Tensor) -> Tensor:
+        """(B, Q, D), (B, T, D) and (B, T) to (B, Q, D)."""
         # Here True means "ignore", the opposite of Hugging Face's mask.
-        attended, _ = self.attention(query, narrow, narrow, key_padding_mask=mask == 0, need_weights=False)  # (B, 1, D)
-        representation = torch.tanh(attended[:, 0])  # (B, D)
+        attended, _ = self.attention(query, narrow, narrow, key_padding_mask=mask == 0, need_weights=False)
+        return torch.as_tensor(attended)
+
+    def _read(self, attended: Tensor) -> ExitOutput:
+        representation = torch.tanh(attended)  # (..., D)
         return ExitOutput(representation, self.classifier(representation), self.classifier.weight)

@@ -36,6 +36,7 @@ class MultiExitConfig(PreTrainedConfig):
 
     model_type = "offramp"
     has_no_defaults_at_init = True
+    tags = False  # whether each word has a tag, and not each text a label
 
     def __init__(
         self,
@@ -54,6 +55,7 @@ class MultiExitConfig(PreTrainedConfig):
         windows: int = 1,
         overlap: int = 0,
         sets: bool = False,
+        tags: bool = False,
         **kwargs: Any,
     ) -> None:
         self.backbone = backbone or {}
@@ -72,6 +74,8 @@ class MultiExitConfig(PreTrainedConfig):
         self.overlap = overlap
         if sets:
             kwargs["problem_type"] = SETS  # by which Hugging Face's pipelines know
+        if tags:
+            self.tags = True  # a folder of any other model does not speak of it
         kwargs.setdefault("architectures", ["MultiExitModel"])
         if self.labels:
             kwargs["id2label"] = {index: str(label) for index, label in enumerate(self.labels)}
@@ -160,7 +164,10 @@ class MultiExitModel(PreTrainedModel):
 
     def read(self, depth: int, states: States) -> ExitOutput:
         """What the exit at `depth` says of these states."""
-        output: ExitOutput = self.exits[depth - 1](states.output, states.mask)
+        exit = self.exits[depth - 1]
+        output: ExitOutput = (
+            exit(states.output, states.mask) if states.words is None else exit(states.output, states.mask, states.words)
+        )
         return output
 
     def outputs(
@@ -180,6 +187,11 @@ class MultiExitModel(PreTrainedModel):
         self, input_ids: Tensor, attention_mask: Tensor | None = None, token_type_ids: Tensor | None = None
     ) -> Batch:
         """What Hugging Face's tokenizer gives, as a batch."""
+        if self.config.tags:
+            raise ConfigError(
+                "A model that gives tags should be asked through offramp, which knows where words begin: "
+                "`Classifier.load(folder).decide(texts)`."
+            )
         mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
         return Batch(input_ids, mask, token_type_ids if self.encoder.family.has_token_types else None)
 

@@ -41,8 +41,9 @@ class AlignedContrastive(SupervisedContrastive):
         reduction: str = "sum",
         label_smoothing: float = 0.0,
         class_weights: Tensor | None = None,
+        alike: int = 0,
     ) -> None:
-        super().__init__(temperature, weight, denominator, reduction, label_smoothing, class_weights)
+        super().__init__(temperature, weight, denominator, reduction, label_smoothing, class_weights, alike)
 
     def vectors(self, output: ExitOutput, labels: Tensor, teacher: ExitOutput | None) -> tuple[Tensor, Tensor]:
         """The texts and the label embeddings, (B + C, D), and their labels, (B + C,), or (B + C, C) of sets."""

@@ -25,6 +25,18 @@ def overlaps(labels: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
     return both / (size[:, None] + size - both).clamp(min=1.0)
 
 
+def spread(labels: Tensor, most: int) -> Tensor:
+    """Rows with at most `most` of each label, those of a label spread evenly over it: (V,) to (V',), in their order.
+
+    >>> spread(torch.tensor([0, 0, 1, 0, 0, 1]), most=2).tolist()
+    [1, 2, 4, 5]
+    """
+    seen = torch.nn.functional.one_hot(labels).cumsum(dim=0)  # (V, C), of each label up to and with each row
+    before, total = seen.gather(1, labels[:, None])[:, 0] - 1, seen[-1:].flatten()[labels]  # (V,), of the same label
+    share = total.clamp(max=most)  # (V,)
+    return ((before + 1) * share // total > before * share // total).nonzero()[:, 0]
+
+
 def supervised_contrast(
     vectors: Tensor,
     labels: Tensor,

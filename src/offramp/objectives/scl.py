@@ -7,7 +7,7 @@ from typing import ClassVar
 from torch import Tensor
 
 from offramp.objectives.ce import CrossEntropy
-from offramp.objectives.contrast import supervised_contrast
+from offramp.objectives.contrast import spread, supervised_contrast
 from offramp.types import ExitOutput, Loss
 
 
@@ -27,7 +27,10 @@ class SupervisedContrastive(CrossEntropy):
         w_ij = |Y_i and Y_j| / |Y_i or Y_j|,   W(i) = sum_{j != i} w_ij
 
     Inputs: `output.representation` (B, D), `output.logits` (B, C), `labels` (B,). Needs batches in which
-    labels repeat. Related: `acl` adds the label embeddings to the contrast.
+    labels repeat. With `alike`, at most so many texts of each label are contrasted, spread evenly over the batch: where
+    rows are words, most of which are outside of all spans, the contrast is then not among those alone, and its
+    similarities take C^2 alike^2 numbers at most. The cross entropy is that of all. Related: `acl` adds the label
+    embeddings to the contrast.
 
     >>> import torch
     >>> from offramp.types import ExitOutput
@@ -38,7 +41,14 @@ class SupervisedContrastive(CrossEntropy):
     {'ce': 0.6931, 'contrast': 0.6265}
     """
 
-    hyper: ClassVar[tuple[str, ...]] = (*CrossEntropy.hyper, "temperature", "weight", "denominator", "reduction")
+    hyper: ClassVar[tuple[str, ...]] = (
+        *CrossEntropy.hyper,
+        "temperature",
+        "weight",
+        "denominator",
+        "reduction",
+        "alike",
+    )
 
     def __init__(
         self,
@@ -48,8 +58,10 @@ class SupervisedContrastive(CrossEntropy):
         reduction: str = "sum",
         label_smoothing: float = 0.0,
         class_weights: Tensor | None = None,
+        alike: int = 0,
     ) -> None:
         super().__init__(label_smoothing, class_weights)
+        self.alike = alike
         self.temperature = temperature
         self.weight = weight
         self.denominator = denominator
@@ -66,6 +78,10 @@ class SupervisedContrastive(CrossEntropy):
         entropy = self.cross_entropy(output, labels, weights)
         if self.weight == 0.0:
             return Loss(main=entropy, parts={"ce": entropy.detach()})
+        if self.alike and labels.dim() == 1:
+            rows = spread(labels, self.alike)
+            output, labels = _at(output, rows), labels[rows]
+            teacher = None if teacher is None else _at(teacher, rows)
         contrast = supervised_contrast(
             *self.vectors(output, labels, teacher), self.temperature, self.denominator, self.reduction
         )
@@ -76,3 +92,7 @@ class SupervisedContrastive(CrossEntropy):
             auxiliary_weight=self.weight,
             parts={"ce": entropy.detach(), "contrast": contrast.detach()},
         )
+
+
+def _at(output: ExitOutput, rows: Tensor) -> ExitOutput:
+    return ExitOutput(output.representation[rows], output.logits[rows], output.label_embeddings)

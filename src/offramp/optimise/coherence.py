@@ -8,7 +8,7 @@ from offramp.errors import ConfigError
 from offramp.objectives import OBJECTIVES
 from offramp.optimise.aggregators import aggregator
 from offramp.optimise.trackers import check_installed
-from offramp.reading import SET
+from offramp.reading import SET, TAGS
 
 ONE_TERM = ("ce", "icl", "lcl", "ler", "lacon")
 """Objectives without an auxiliary term, whose gradients have nothing to be aligned with."""
@@ -19,6 +19,12 @@ BY_NEARNESS = ("icl", "lcl", "ler", "lacon")
 
 SET_METRICS = ("accuracy", "macro_f1", "micro_f1")
 """Scores that sets of labels have; of them, the accuracy is that of whole sets."""
+
+TAG_METRICS = ("accuracy", "span_f1")
+"""Scores that tags have; of them, the accuracy is that of words."""
+
+BY_WORD = ("linear", "mha")
+"""Exits that can read each word of a text."""
 
 
 def check_width(config: Config, width: int) -> None:
@@ -88,8 +94,13 @@ def check(config: Config) -> None:
 
 
 def _check_labels(config: Config) -> None:
-    """Refuse what sets of labels do not have, and what only they have."""
+    """Refuse what sets of labels and tags do not have, and what only they have."""
     metric = config.optimise.metric
+    if metric == "span_f1" and config.data.labels != TAGS:
+        raise ConfigError("`optimise.metric` should be span_f1 for tags of words only. Found labels of texts.")
+    if config.data.labels == TAGS:
+        _check_tags(config)
+        return
     if config.data.labels != SET:
         if metric == "micro_f1":
             raise ConfigError(
@@ -110,6 +121,8 @@ def _check_labels(config: Config) -> None:
         ("protocol.imbalance", config.protocol.imbalance, 0.0),
         ("protocol.label_noise", config.protocol.label_noise, 0.0),
         ("objective.class_weights", config.objective.class_weights, "none"),
+        ("objective.alike", config.objective.alike, 0),
+        ("stage2.alike", config.stage2.alike, 0),
         ("compress.method", config.compress.method, "none"),
     )
     for field, value, wanted in plain:
@@ -117,6 +130,42 @@ def _check_labels(config: Config) -> None:
             raise ConfigError(f"`{field}` should be {wanted} for sets of labels. Found {value}.")
     if config.optimise.strategy == "grow":
         raise ConfigError("`optimise.strategy` should not be grow for sets of labels: the classifier gives one label.")
+
+
+def _check_tags(config: Config) -> None:
+    """Refuse what is only known of texts."""
+    kinds = {"exits.kind": config.exits.kind, "exits.last": config.exits.last}
+    for field, kind in kinds.items():
+        if kind not in (*BY_WORD, "same"):
+            raise ConfigError(
+                f"`{field}` should be {' or '.join(BY_WORD)} for tags, which is read word by word. Found {kind}."
+            )
+    if config.optimise.metric not in TAG_METRICS:
+        raise ConfigError(
+            f"`optimise.metric` should be {' or '.join(TAG_METRICS)} for tags. Found {config.optimise.metric}."
+        )
+    views = [name for name in (config.objective.name, config.stage2.objective) if OBJECTIVES[name].views > 1]
+    if views:
+        raise ConfigError(f"The objective should see each text once for tags. Found {views[0]}.")
+    protocol = config.protocol
+    plain: tuple[tuple[str, object, object], ...] = (
+        ("data.class_cap", config.data.class_cap, 0),
+        ("data.sampler", config.data.sampler, "length"),
+        ("data.windows", config.data.windows, 1),
+        ("protocol.split", protocol.split, "none"),
+        ("protocol.classes", protocol.classes, 0),
+        ("protocol.imbalance", protocol.imbalance, 0.0),
+        ("protocol.label_noise", protocol.label_noise, 0.0),
+        ("protocol.word_dropout", protocol.word_dropout, 0.0),
+        ("protocol.word_swap", protocol.word_swap, 0.0),
+        ("protocol.back_translation", protocol.back_translation, ""),
+        ("compress.method", config.compress.method, "none"),
+    )
+    for field, value, wanted in plain:
+        if value != wanted:
+            raise ConfigError(f"`{field}` should be {'empty' if wanted == '' else wanted} for tags. Found {value}.")
+    if config.optimise.strategy == "grow":
+        raise ConfigError("`optimise.strategy` should not be grow for tags: the classifier gives a label to each text.")
 
 
 def _check_grow(config: Config) -> None:

@@ -27,10 +27,11 @@ def read_together(model: MultiExitModel, states: dict[int, States], depths: Sequ
     named = [dict(exit.named_parameters()) for exit in exits]
     stacked = {name: torch.stack([parameters[name] for parameters in named]) for name in named[0]}  # (E, ...)
     hidden = torch.stack([states[depth].output for depth in depths])  # (E, B, T, H)
-    mask = states[depths[0]].mask  # (B, T)
+    mask, words = states[depths[0]].mask, states[depths[0]].words  # (B, T)
+    given = (mask,) if words is None else (mask, words)
 
     def one(parameters: dict[str, Tensor], seen: Tensor) -> tuple[Tensor, Tensor]:
-        output: ExitOutput = functional_call(mould, parameters, (seen, mask))
+        output: ExitOutput = functional_call(mould, parameters, (seen, *given))
         return output.representation, output.logits
 
     # Fused attention cannot be mapped; the exits' is small.

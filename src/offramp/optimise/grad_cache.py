@@ -82,7 +82,8 @@ class Cache:
                     read = states_read(scene, looked)
                 cut = {d: s.output.detach().requires_grad_() for d, s in read.items()}
                 # All exits read after the walk, so that the random numbers of a walk stand together.
-                outputs.append({d: scene.model.read(d, States(cut[d], cut[d], s.mask)) for d, s in read.items()})
+                above = {d: States(cut[d], cut[d], s.mask, words=s.words) for d, s in read.items()}
+                outputs.append({d: scene.model.read(d, states) for d, states in above.items()})
             self.states += cut.values()
             if looked.labels is not None:
                 labels.append(looked.labels)

@@ -92,7 +92,8 @@ def at_exit(scene: Scene, batch: Batch) -> Measured:
     with scene.autocast():
         read = states_read(scene, batch)
         cut = {d: s.output.detach().requires_grad_() for d, s in read.items()}
-        outputs = {d: scene.model.read(d, States(hidden=cut[d], output=cut[d], mask=s.mask)) for d, s in read.items()}
+        above_cut = {d: States(hidden=cut[d], output=cut[d], mask=s.mask, words=s.words) for d, s in read.items()}
+        outputs = {d: scene.model.read(d, states) for d, states in above_cut.items()}
         loss = loss_of(scene, outputs, batch.labels, batch.weights)
     exits = {id(p) for p in scene.model.exits.parameters()}
     above = [p for p in scene.phase.trainable if id(p) in exits]

@@ -49,7 +49,7 @@ _FAR = 1_000_003
 """Between the seeds of two processes."""
 
 Score = Callable[[Sequence[Any], Sequence[Any]], float]
-"""Truth and prediction to the validation score: class numbers, or rows of 0 and 1 where texts have sets of labels."""
+"""Truth and prediction to the validation score: class numbers of texts or words, or rows of 0 and 1 of label sets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -379,8 +379,8 @@ class Loop:
     def _predict(self, phase: Phase) -> dict[int, list[Any]]:
         """What the exits in play answer to the validation texts."""
         self.model.train(False)
-        sets, texts = self.model.config.sets, len(self.validation)
-        shape = (texts, len(self.model.config.labels)) if sets else (texts,)
+        sets, wanted = self.model.config.sets, self.validation.answers
+        shape = (wanted, len(self.model.config.labels)) if sets else (wanted,)
         given = {depth: torch.zeros(shape, dtype=torch.int64) for depth in phase.exits}
         for rows in list(sorted_batches(self.validation.lengths, 64))[processes.rank() :: processes.count()]:
             if processes.count() == 1:
@@ -392,7 +392,7 @@ class Loop:
                     states = self.exam.lesson(rows).states
                     outputs = read_together(self.model, states, phase.exits)
             for depth, output in outputs.items():
-                given[depth][torch.tensor(rows)] = answers(output.logits, sets).cpu()
+                given[depth][torch.from_numpy(self.validation.answers_of(rows))] = answers(output.logits, sets).cpu()
         if processes.count() > 1:
             processes.begin_alike(self.model.state_dict().values())
             # Each text is some process's, and has 0 from the others.

@@ -29,7 +29,8 @@ def fingerprint(*parts: Iterable[Example]) -> str:
         for example in part:
             weight = [] if example.weight == 1.0 else [example.weight]
             label = example.label if example.labels is None else example.labels
-            digest.update(json.dumps([example.text, example.pair, label, *weight]).encode())
+            tags = [] if example.tags is None else [example.words, example.tags]
+            digest.update(json.dumps([example.text, example.pair, label, *weight, *tags]).encode())
         digest.update(b"\n")
     return digest.hexdigest()
 
@@ -71,6 +72,7 @@ def finished(folder: Path) -> Result | None:
 def write_texts(file: Path, examples: Iterable[Example]) -> None:
     """Write texts down for whoever wants to look at them, as JSONL that can be read again."""
     told = (asdict(e) | ({} if e.labels is None else {"label": e.labels, "labels": None}) for e in examples)
+    told = (each | ({} if each["words"] is None else {"tokens": each["words"], "words": None}) for each in told)
     facts = ({key: value for key, value in each.items() if value is not None} for each in told)
     replace_file(file, "".join(json.dumps(each, ensure_ascii=False) + "\n" for each in facts))
 

@@ -47,7 +47,7 @@ class Lesson:
 
     states: dict[int, States]  # what the exits read, by depth
     teacher: ExitOutput  # of the last exit
-    labels: Tensor  # (B,)
+    labels: Tensor  # (B,), of tags (W,)
     weights: Tensor | None = None  # (B,) of the texts in the cross entropy
 
 
@@ -66,7 +66,7 @@ class Frozen:
         with self.autocast():
             for depth, found in self.model.walk(batch):
                 if depth in self.depths:
-                    states[depth] = States(found.output, found.output, found.mask)
+                    states[depth] = States(found.output, found.output, found.mask, words=found.words)
                 last = found
             teacher = self.model.read(self.model.depth, last)
         return Lesson(states, _detached(teacher), *_truth(self.tokens, rows, self.model.device))
@@ -99,12 +99,16 @@ class Cached(Frozen):
         # Padding reads the first token of its text, and nobody reads the padding.
         flat = torch.from_numpy(self.tokens.offsets[places][:, None] + np.where(inside, columns, 0))  # (B, T)
         mask = torch.from_numpy(inside.astype(np.int64)).to(self.model.device)
+        words = None
+        if self.tokens.words is not None:
+            words = torch.from_numpy((self.tokens.words.marks[flat.numpy()] & inside).astype(np.int64))
+            words = words.to(self.model.device)  # (B, T)
         shape = (*flat.shape, self.model.encoder.hidden_size)
         states: dict[int, States] = {}
         for depth, stored in self.stored.items():
             output = stored.index_select(0, flat.flatten()).view(shape).float().to(self.model.device)  # (B, T, H)
-            states[depth] = States(output, output, mask)
-        chosen = torch.from_numpy(places)
+            states[depth] = States(output, output, mask, words=words)
+        chosen = torch.from_numpy(self.tokens.answers_of(places))
         device = self.model.device
         embeddings = cast(Exit, self.model.exits[-1]).label_parameter.detach()
         teacher = ExitOutput(
@@ -185,8 +189,8 @@ def _fill(part: Path, frozen: Frozen, dtype: torch.dtype) -> bool:
             stored[depth][flat] = found.to(dtype)
         for name, value in (("representation", lesson.teacher.representation), ("logits", lesson.teacher.logits)):
             if name not in answers:
-                answers[name] = torch.zeros(len(tokens), value.shape[1])
-            answers[name][torch.tensor(rows)] = value.float().cpu()
+                answers[name] = torch.zeros(tokens.answers, value.shape[1])
+            answers[name][torch.from_numpy(tokens.answers_of(rows))] = value.float().cpu()
     save_file(answers, part / _TEACHER)
     return True
 
@@ -226,6 +230,8 @@ def _key(frozen: Frozen) -> str:
     digest = hashlib.sha256(json.dumps(settings, sort_keys=True, default=str).encode())
     for array in (tokens.ids, tokens.offsets, tokens.types):
         digest.update(b"" if array is None else np.ascontiguousarray(array).tobytes())
+    if tokens.words is not None:
+        digest.update(tokens.words.marks.tobytes())
     for part in (model.encoder, model.exits[-1]):
         for name, tensor in part.state_dict().items():
             digest.update(f"{name} {tensor.dtype}".encode())
@@ -243,7 +249,7 @@ def _truth(tokens: Tokens, rows: Sequence[int], device: torch.device) -> tuple[T
         raise ValueError("exits learn from labels")
     places = np.asarray(rows, np.int64)
     weights = None if tokens.weights is None else torch.from_numpy(tokens.weights[places]).to(device)
-    return torch.from_numpy(tokens.labels[places]).to(device), weights
+    return torch.from_numpy(tokens.labels[tokens.answers_of(places)]).to(device), weights
 
 
 def _detached(output: ExitOutput) -> ExitOutput:

@@ -49,6 +49,13 @@ def check_sets(name: str) -> None:
         raise ConfigError(f"The policy should be one for sets of labels: {known}. Found `{name}`.")
 
 
+def check_words(name: str) -> None:
+    """Refuse a policy that cannot tell of each word of a text when to leave."""
+    if not POLICIES[name].takes_words:
+        known = ", ".join(name for name, kind in POLICIES.items() if kind.takes_words)
+        raise ConfigError(f"The policy should be one for words: {known}. Found `{name}`.")
+
+
 def policy(
     name: str,
     threshold: float | Mapping[int, float],

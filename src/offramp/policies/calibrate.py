@@ -12,7 +12,8 @@ that are chosen and certified on the same texts flatter themselves.
 
 over the draw of the certification texts, for any model, policy, path and number of points. What is tested is the policy
 as it will run, with the exits that it will read. Where texts have sets of labels, k is that of the label with the most
-harms, and H is true where any label's risk is above epsilon: see `Evidence`.
+harms, and H is true where any label's risk is above epsilon; where words have tags, k counts texts with a harmed word:
+see `Evidence`.
 
 Reference: A. Angelopoulos, S. Bates, E. Candes, M. Jordan, L. Lei, "Learn then Test: calibrating predictive algorithms
 to achieve risk control", Annals of Applied Statistics 19 (2025), arXiv:2110.01052, with fixed sequence testing. The
@@ -167,7 +168,7 @@ def _dial(found: Draft, outcomes: Outcomes, allowed: NDArray[np.bool_], chosen: 
             )
         )
     right = case.evidence.right
-    exits = [] if right is None else right[:, texts].mean(axis=1).tolist()  # (E + 1,)
+    exits = [] if right is None else right[:, case.evidence.answers(texts)].mean(axis=1).tolist()  # (E + 1,)
     by_exit = dict(zip([*case.evidence.exits, case.evidence.layers], exits, strict=False))
     return Dial(tuple(points), places.index(chosen), len(texts), by_exit)
 
@@ -177,7 +178,8 @@ def _accuracies(found: Draft, point: Floats, texts: NDArray[np.int64]) -> tuple[
     case = found.case
     if case.evidence.right is None:
         return None, None
-    right = case.evidence.right[[*case.columns(found.exits), -1]][:, texts]  # (E' + 1, N)
-    gone = passing(case.scoring.of(found.exits)[:, texts], point[:, None])  # (E', N)
-    place = np.argmax(np.vstack([gone, np.ones(len(texts), dtype=bool)]), axis=0)  # (N,), the first
-    return float(right[-1].mean()), float(right[place, np.arange(len(texts))].mean())
+    rows = case.evidence.answers(texts)
+    right = case.evidence.right[[*case.columns(found.exits), -1]][:, rows]  # (E' + 1, N)
+    gone = passing(case.scoring.of(found.exits)[:, rows], point[:, None])  # (E', N)
+    place = np.argmax(np.vstack([gone, np.ones(len(rows), dtype=bool)]), axis=0)  # (N,), the first
+    return float(right[-1].mean()), float(right[place, np.arange(len(rows))].mean())

@@ -15,7 +15,7 @@ from typing import Any
 from offramp.errors import ConfigError, ModelError
 from offramp.policies.calibrate import Calibration
 from offramp.policies.certificate_fields import FIELDS, TOGETHER, VERSION
-from offramp.policies.evidence import DROP, LABEL_DROP
+from offramp.policies.evidence import DROP, LABEL_DROP, WORD_DISAGREEMENT, WORD_DROP
 
 METHOD = "learn-then-test, fixed sequence, exact binomial"
 MEASURED = "measured, not certified"
@@ -122,6 +122,12 @@ class Certificate:
                 f"For every label, leaving early makes a right decision about it wrong for at most {limit} % of the "
                 "texts, against the full model"
             )
+        elif self.risk == WORD_DROP:
+            kept = (
+                f"At most {limit} % of the texts have a word that the full model tags rightly and leaving early wrongly"
+            )
+        elif self.risk == WORD_DISAGREEMENT:
+            kept = f"At most {limit} % of the texts have a word that is not tagged as the full model tags it"
         else:
             kept = f"At most {limit} % of the answers differ from the full model's"
         if not self.thresholds:
@@ -142,6 +148,7 @@ class Certificate:
         if self.accuracy_full is None or accuracy is None:
             return told
         whole = " of whole sets" if self.risk == LABEL_DROP else ""
+        whole = " of words" if self.risk in (WORD_DROP, WORD_DISAGREEMENT) else whole
         return f"{told}, accuracy{whole} {accuracy:.4f} against {self.accuracy_full:.4f}"
 
     def to_json(self) -> str:

@@ -16,6 +16,8 @@ class Never:
     trained_only = True
     takes_sets: ClassVar[bool] = True
     """Whether it can tell of a set of labels when to leave."""
+    takes_words: ClassVar[bool] = True
+    """Whether it can tell of each word of a text when to leave."""
 
     def reads(self, depth: int) -> bool:
         """No exit but the last is looked at."""

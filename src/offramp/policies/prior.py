@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -42,6 +43,8 @@ class Prior(Scored):
 
     Differences: this policy is not from a paper.
 
+    It knows texts only, and not the words of one.
+
     Inputs: `batch.input_ids` and `batch.mask` (B, T). Needs `tensors` (`fit_prior`): weight (M, L), length (L,) and
     bias (L,), NaN for an exit that was not fitted, which is not read. State (B, L): the scores.
     Related: `learned` predicts the same from the exit's own output.
@@ -54,6 +57,8 @@ class Prior(Scored):
     tensor([[0.5000],
             [0.9820]])
     """
+
+    takes_words: ClassVar[bool] = False
 
     def __init__(self, thresholds: float | Mapping[int, float], tensors: Mapping[str, Tensor]) -> None:
         super().__init__(thresholds)

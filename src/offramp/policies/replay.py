@@ -19,9 +19,9 @@ from offramp.types import Batch, ExitOutput
 
 @dataclass(frozen=True, slots=True)
 class Pooled:
-    """What every exit said of N texts, none of which left."""
+    """What every exit said of N texts, or of the words of some texts, none of which left."""
 
-    batch: Batch  # the tokens of the N texts, padded to the longest
+    batch: Batch  # the tokens of the N texts, padded to the longest; where words have tags, with their marks
     outputs: Mapping[int, ExitOutput]  # by depth: representation (N, D), logits (N, C), label embeddings (C, D)
 
 
@@ -29,12 +29,12 @@ class Pooled:
 def scores(policy: Scored, pooled: Pooled, exits: Sequence[int]) -> Tensor:
     """The score of each text at each of these exits, (E, N), when just these are read and nobody leaves."""
     _check_rising(exits)
-    state = policy.start(pooled.batch)  # (N, S)
+    state = pooled.batch.to_answers(policy.start(pooled.batch))  # (N, S)
     found: list[Tensor] = []
     for depth in exits:
         score, state = policy.score(depth, pooled.outputs[depth], state.to(pooled.outputs[depth].logits.device))
         found.append(score)
-    return torch.stack(found) if found else torch.empty(0, len(pooled.batch))
+    return torch.stack(found) if found else torch.empty(0, pooled.batch.answers)
 
 
 def depths(scores: Tensor, thresholds: Tensor, exits: Sequence[int], last: int) -> Tensor:

@@ -7,6 +7,7 @@ Letters in the shapes: P points of the path, E exits below the last, E' of them 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -56,6 +57,9 @@ class Case:
 
     def outcomes(self, exits: tuple[int, ...], points: Floats, texts: NDArray[np.int64]) -> Outcomes:
         """These texts under each point, (P, E'), of thresholds at these exits."""
+        if self.evidence.starts is not None:
+            parts = np.array_split(points, range(POINTS, len(points), POINTS))
+            return _joined([self._of_words(exits, part, texts) for part in parts])
         rows = self.columns(exits)
         left = np.zeros((len(points), len(exits) + 1), dtype=np.int64)
         counted = self.evidence.counted[:, :, texts].astype(np.float32)  # (C, E, N)
@@ -67,16 +71,39 @@ class Case:
             harms += gone.astype(np.float32) @ counted[:, rows[place]].T
             here &= ~gone
         left[:, -1] = here.sum(axis=1)
+        worst = harms.max(axis=1, initial=0).astype(np.int64)  # (P,)
+        return Outcomes(left, worst, self._costs(exits, points, left, len(texts)))
+
+    def _of_words(self, exits: tuple[int, ...], points: Floats, texts: NDArray[np.int64]) -> Outcomes:
+        """The same where each word leaves by itself and texts are counted: see `Evidence`."""
+        words = self.evidence.answers(texts)
+        place = np.full((len(points), len(words)), len(exits), dtype=np.int16)  # (P, N), where each word leaves
+        harmed = np.zeros(place.shape, dtype=bool)
+        scores, harm = self.scoring.of(exits)[:, words], self.evidence.harm[self.columns(exits)][:, words]  # (E', N)
+        for number in reversed(range(len(exits))):  # the first exit that a score reaches counts
+            gone = passing(scores[number], points[:, number, None])
+            place[gone] = number
+            harmed = np.where(gone, harm[number], harmed)
+        last = self.evidence.worst(place, texts)  # (P, texts)
+        left = np.stack([(last == number).sum(axis=1) for number in range(len(exits) + 1)], axis=1)
+        harms = self.evidence.worst(harmed, texts).sum(axis=1)  # (P,)
+        return Outcomes(left, harms, self._costs(exits, points, left, len(texts)))
+
+    def _costs(
+        self, exits: tuple[int, ...], points: Floats, left: NDArray[np.int64], texts: int
+    ) -> NDArray[np.float64]:
+        """The mean cost of a text at each point, (P,)."""
         read = np.cumsum(self.reads(exits, points), axis=1)  # (P, E'), up to and with each exit
         # Whoever reaches the last exit has passed all others.
         read = np.pad(read, ((0, 0), (0, 1)), mode="edge" if exits else "constant")  # (P, E' + 1)
-        costs = self.evidence.cost[[*rows, -1]] + self.terms.exit_cost * self.evidence.layer_cost * read
-        worst = harms.max(axis=1, initial=0).astype(np.int64)  # (P,)
-        return Outcomes(left, worst, (left * costs).sum(axis=1) / len(texts))
+        costs = self.evidence.cost[[*self.columns(exits), -1]]
+        costs = costs + self.terms.exit_cost * self.evidence.layer_cost * read
+        return np.asarray((left * costs).sum(axis=1) / texts)
 
     def path(self, exits: tuple[int, ...], texts: NDArray[np.int64]) -> Floats:
-        """The path over these exits, (P, E')."""
-        return path(self.scoring.of(exits)[:, texts], self.evidence.harm[self.columns(exits)][:, texts])
+        """The path over these exits, (P, E'); that of words is one of harmed words, and is tested by harmed texts."""
+        rows = self.evidence.answers(texts)
+        return path(self.scoring.of(exits)[:, rows], self.evidence.harm[self.columns(exits)][:, rows])
 
     def aim(self, outcomes: Outcomes, texts: int) -> int | None:
         """The point that the selection part alone would choose; None where all cost more than the budget."""
@@ -95,6 +122,14 @@ class Draft:
     points: Floats  # (P, E')
     outcomes: Outcomes  # on the selection part
     rank: tuple[float, float]  # smaller is better
+
+
+POINTS = 64
+"""Points of a path whose words are looked at together."""
+
+
+def _joined(parts: Sequence[Outcomes]) -> Outcomes:
+    return Outcomes(*(np.concatenate([getattr(part, name) for part in parts]) for name in Outcomes.__slots__))
 
 
 def draft(case: Case, selection: NDArray[np.int64]) -> Draft | None:

@@ -10,7 +10,7 @@ from statistics import median
 from offramp.report.exit_map import ExitMap
 from offramp.report.history import History
 from offramp.report.metrics import NAMES, Evaluation
-from offramp.report.set_metrics import SetEvaluation
+from offramp.report.tag_metrics import Evaluated
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class Caption:
     shows: str
 
 
-def exits(evaluation: Evaluation | SetEvaluation) -> Caption:
+def exits(evaluation: Evaluated) -> Caption:
     """For the scores of each exit."""
     trained = [exit for exit in evaluation.by_exit if exit.trained]
     idle = len(evaluation.by_exit) - len(trained)
@@ -40,7 +40,7 @@ def exits(evaluation: Evaluation | SetEvaluation) -> Caption:
     return Caption(read, shows + ".")
 
 
-def depths(evaluation: Evaluation | SetEvaluation) -> Caption:
+def depths(evaluation: Evaluated) -> Caption:
     """For the histogram of depths."""
     read = "Each bar counts the texts that left at a depth; the triangle is their mean."
     early = evaluation.n - evaluation.depths[evaluation.layers]

@@ -14,7 +14,8 @@ from offramp.report import marks
 from offramp.report.canvas import BLUE, FAINT, GREEN, INK, ORANGE, WIDTH, plain, short, svg
 from offramp.report.history import History
 from offramp.report.metrics import NAMES, Evaluation, ExitScore
-from offramp.report.set_metrics import SetEvaluation, SetExitScore
+from offramp.report.set_metrics import SetExitScore
+from offramp.report.tag_metrics import Evaluated, TagEvaluation, TagExitScore
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -154,7 +155,7 @@ def validation_curve(history: History) -> str:
     return svg(f"validation-{history.phase}", 3.2 if losses else 2.5, draw)
 
 
-def exit_scores(evaluation: Evaluation | SetEvaluation) -> str:
+def exit_scores(evaluation: Evaluated) -> str:
     """The layer-score curve: scores of each exit against its depth, and the mean accuracy over the trained exits.
 
     Exits that were not trained are hollow and grey.
@@ -162,7 +163,9 @@ def exit_scores(evaluation: Evaluation | SetEvaluation) -> str:
     exits = evaluation.by_exit
     _need(exits, "an exit with scores")
     third = "mcc" if isinstance(evaluation, Evaluation) else "micro_f1"
-    kinds = (("accuracy", BLUE, "o"), ("macro_f1", ORANGE, "s"), (third, GREEN, "^"))
+    kinds = [("accuracy", BLUE, "o"), ("macro_f1", ORANGE, "s"), (third, GREEN, "^")]
+    if isinstance(evaluation, TagEvaluation):
+        kinds = [("accuracy", BLUE, "o"), ("span_f1", ORANGE, "s")]
 
     def draw(figure: Figure) -> None:
         axes = figure.subplots()
@@ -190,7 +193,7 @@ def exit_scores(evaluation: Evaluation | SetEvaluation) -> str:
     return svg("exits", 3.2, draw)
 
 
-def depth_histogram(evaluation: Evaluation | SetEvaluation) -> str:
+def depth_histogram(evaluation: Evaluated) -> str:
     """How many texts left at each depth, and the mean depth."""
     depths, counts = list(evaluation.depths), list(evaluation.depths.values())
     _need(depths, "a depth")
@@ -248,7 +251,7 @@ def confusion_matrix(evaluation: Evaluation) -> str:
     return svg("confusion", side if classes > 3 else 0.8 * side, draw, width=side)
 
 
-def _exit_points(exits: Sequence[ExitScore | SetExitScore], name: str, trained: bool) -> marks.Points:
+def _exit_points(exits: Sequence[ExitScore | SetExitScore | TagExitScore], name: str, trained: bool) -> marks.Points:
     return [(exit.depth, getattr(exit, name)) for exit in exits if exit.trained is trained]
 
 

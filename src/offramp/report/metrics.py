@@ -22,8 +22,9 @@ NAMES: dict[str, str] = {
     "macro_f1": "macro-F1",
     "mcc": "Matthews correlation",
     "micro_f1": "micro-F1",
+    "span_f1": "span F1",
 }
-"""The scores, each with the name a reader sees; the last is one of label sets only."""
+"""The scores, each with the name a reader sees; the last two are those of label sets and of tags only."""
 
 SHOWN: dict[str, str] = {"accuracy": "accuracy", "macro_f1": "macro-F1", "mcc": "Matthews"}
 """The scores of a table, each with its heading."""

@@ -18,6 +18,7 @@ from offramp.report.markup import details, figure, section, table, text
 from offramp.report.metrics import NAMES, Evaluation, ExitScore
 from offramp.report.set_metrics import SetEvaluation, SetExitScore
 from offramp.report.style import CSS
+from offramp.report.tag_metrics import Evaluated, TagEvaluation, TagExitScore
 
 HEAD = """<!doctype html>
 <html lang="en">
@@ -31,7 +32,7 @@ HEAD = """<!doctype html>
 
 def render(
     title: str,
-    evaluation: Evaluation | SetEvaluation | None,
+    evaluation: Evaluated | None,
     history: History,
     config: Mapping[str, Any],
     facts: Mapping[str, str],
@@ -71,9 +72,9 @@ def _missing() -> str:
     return ""
 
 
-def _evaluation(evaluation: Evaluation | SetEvaluation) -> str:
+def _evaluation(evaluation: Evaluated) -> str:
     depths, total, shown = evaluation.depths, evaluation.n, evaluation.shown
-    every: Sequence[ExitScore | SetExitScore] = evaluation.by_exit
+    every: Sequence[ExitScore | SetExitScore | TagExitScore] = evaluation.by_exit
     idle = [number for number, exit in enumerate(every) if not exit.trained]
     rows: list[tuple[object, ...]] = [
         (e.depth, *(f"{getattr(e, name):.3f}" for name in shown), "yes" if e.trained else "no") for e in every
@@ -101,7 +102,10 @@ def _evaluation(evaluation: Evaluation | SetEvaluation) -> str:
         curves = figure("Scores by depth", captions.exits(evaluation), lambda: figures.exit_scores(evaluation))
         parts.append(section("exits", "Score of each exit", curves, exits))
     parts.append(section("depths", "Where texts left", by_depth, left))
-    parts.append(_confused(evaluation) if isinstance(evaluation, Evaluation) else _by_label(evaluation))
+    if isinstance(evaluation, TagEvaluation):
+        parts.append(_by_span(evaluation))
+    else:
+        parts.append(_confused(evaluation) if isinstance(evaluation, Evaluation) else _by_label(evaluation))
     return "\n".join(parts)
 
 
@@ -126,6 +130,24 @@ def _by_label(evaluation: SetEvaluation) -> str:
         rows.append((each.label, f"{each.texts:,}", f"{each.given:,}", *shares))
     head = ("Label", "Texts that have it", "Texts given it", "Precision", "Recall", "F1")
     return section("labels", "Each label", table("How well each label was told", head, rows, "lnnnnn"), layout="stack")
+
+
+def _by_span(evaluation: TagEvaluation) -> str:
+    """A row for each label of spans, and where words left: a text leaves with the last of its words."""
+    rows: list[tuple[object, ...]] = []
+    for each in evaluation.by_label:
+        shares = (f"{share:.3f}" for share in (each.precision, each.recall, each.f1))
+        rows.append((each.label, f"{each.spans:,}", f"{each.given:,}", *shares))
+    head = ("Label", "Spans", "Spans told", "Precision", "Recall", "F1")
+    found = table("How well the spans of each label were found", head, rows, "lnnnnn")
+    read = max(1, evaluation.words - evaluation.unread)
+    left = table(
+        "Words by the depth at which they left",
+        ("Depth", "Words", "Share"),
+        [(depth, f"{count:,}", f"{count / read:.1%}") for depth, count in evaluation.word_depths.items()],
+        "lnn",
+    )
+    return section("labels", "Spans and words", found, left, layout="stack")
 
 
 def _curve(found: Curve) -> str:
@@ -165,11 +187,16 @@ def _heading(name: str) -> str:
     return name[0].upper() + name[1:]
 
 
-def _headline(evaluation: Evaluation | SetEvaluation) -> str:
+def _headline(evaluation: Evaluated) -> str:
     scores = evaluation.shown | ({"mcc": NAMES["mcc"]} if isinstance(evaluation, Evaluation) else {})
     cards = (
         *((_heading(heading), f"{getattr(evaluation, name):.3f}", "") for name, heading in scores.items()),
         ("Mean depth", f"{evaluation.mean_depth:.2f}", f"of {evaluation.layers} layers"),
+        *(
+            [("Mean depth of words", f"{evaluation.mean_word_depth:.2f}", f"{evaluation.words:,} words")]
+            if isinstance(evaluation, TagEvaluation)
+            else []
+        ),
         ("Texts", f"{evaluation.n:,}", f"{len(evaluation.labels):,} labels"),
     )
     listed = "".join(

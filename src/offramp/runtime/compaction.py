@@ -1,6 +1,8 @@
 """MODEL -> FAST MODEL: one walk under a policy, whatever runs the layers.
 
-Texts that leave are compacted out of the batch, and what the policy remembers of a text moves along with it.
+Texts that leave are compacted out of the batch, and what the policy remembers of a text moves along with it. Where
+words have tags each word leaves by itself: the exits above do not read it, and its text is compacted out when its last
+word has left. Until then all of its tokens go through the layers, because they are what its other words are read by.
 """
 
 from __future__ import annotations
@@ -22,22 +24,23 @@ class Walker(Protocol):
         ...
 
     def keep(self, rows: Tensor) -> None:
-        """Go on with these texts only, trimmed to their longest."""
+        """Go on with these texts, or words, only, trimmed to their longest text."""
         ...
 
 
 def walk(
     walker: Walker, batch: Batch, policy: Policy, stops: Sequence[int], readable: Collection[int], classes: int
 ) -> Decision:
-    """Where each text leaves and what it is answered; the exit at the last stop answers whoever did not leave before.
+    """Where each text, or word, leaves and what it is answered; the exit at the last stop answers whoever is left.
 
     `stops` are the depths at which the walk halts, `readable` those whose exits a policy may read.
     """
     device = batch.input_ids.device
-    logits = torch.empty(len(batch), classes, device=device)  # (B, C)
-    depths = torch.empty(len(batch), dtype=torch.int64, device=device)  # (B,)
-    rows = torch.arange(len(batch), device=device)  # who is still here
-    memory = policy.start(batch).to(device)  # (B, S)
+    count = batch.answers
+    logits = torch.empty(count, classes, device=device)  # (B, C)
+    depths = torch.empty(count, dtype=torch.int64, device=device)  # (B,)
+    rows = torch.arange(count, device=device)  # who is still here
+    memory = batch.to_answers(policy.start(batch)).to(device)  # (B, S)
     for depth in stops:
         last = depth == stops[-1]
         output = walker.advance(depth, last or (depth in readable and policy.reads(depth)))

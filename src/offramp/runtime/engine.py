@@ -59,23 +59,24 @@ class Engine(Protocol):
 
 
 def run(engine: Engine, tokens: Tokens, policy: Policy, batch_size: int) -> Decision:
-    """The decisions on texts in their order: texts of like length share a batch."""
+    """The decisions on texts, or on their words, in their order: texts of like length share a batch."""
     logits: torch.Tensor | None = None
-    depths = torch.empty(len(tokens), dtype=torch.int64)  # (N,)
+    depths = torch.empty(tokens.answers, dtype=torch.int64)  # (N,)
     for rows, decision in _passes(engine, tokens, batch_size, lambda lane, batch: lane.decide(batch, policy)):
         if logits is None:
-            logits = torch.empty(len(tokens), decision.logits.shape[1])  # (N, C)
-        logits[torch.tensor(rows)] = decision.logits.float().cpu()
-        depths[torch.tensor(rows)] = decision.depth.cpu()
+            logits = torch.empty(tokens.answers, decision.logits.shape[1])  # (N, C)
+        places = torch.from_numpy(tokens.answers_of(rows))
+        logits[places] = decision.logits.float().cpu()
+        depths[places] = decision.depth.cpu()
     return Decision(torch.empty(0, 0) if logits is None else logits, depths)
 
 
 def pool(engine: Engine, tokens: Tokens, batch_size: int, depths: Collection[int] | None = None) -> Pooled:
-    """What the exits say of all texts, in the order of the texts; nobody leaves."""
+    """What the exits say of all texts, or of their words, in the order of the texts; nobody leaves."""
     order: list[int] = []
     found: dict[int, list[ExitOutput]] = {}
     for rows, outputs in _passes(engine, tokens, batch_size, lambda lane, batch: lane.outputs(batch, depths)):
-        order += rows
+        order += tokens.answers_of(rows).tolist()
         for depth, output in outputs.items():
             found.setdefault(depth, []).append(output)
     back = torch.tensor(order).argsort()
@@ -93,11 +94,12 @@ def pool(engine: Engine, tokens: Tokens, batch_size: int, depths: Collection[int
 
 
 def answers(engine: Engine, tokens: Tokens, batch_size: int, sets: bool = False) -> dict[int, list[Any]]:
-    """What every exit answers to every text, by depth: a class, or of label sets a row of 0 and 1."""
-    found: dict[int, list[Any]] = {depth: [None] * len(tokens) for depth in engine.exits}
+    """What every exit answers to every text or word, by depth: a class, or of label sets a row of 0 and 1."""
+    found: dict[int, list[Any]] = {depth: [None] * tokens.answers for depth in engine.exits}
     for rows, outputs in _passes(engine, tokens, batch_size, lambda lane, batch: lane.outputs(batch)):
         for depth, output in outputs.items():
-            for row, answer in zip(rows, reading.answers(output.logits, sets).tolist(), strict=True):
+            given = reading.answers(output.logits, sets).tolist()
+            for row, answer in zip(tokens.answers_of(rows).tolist(), given, strict=True):
                 found[depth][row] = answer
     return found
 
@@ -120,8 +122,11 @@ def _narrow(tokens: Tokens) -> Batch:
     width = int(tokens.lengths.max(initial=0))
     ids = torch.full((len(tokens), width), tokens.pad, dtype=torch.int32)  # (N, T)
     mask = torch.zeros(len(tokens), width, dtype=torch.bool)  # (N, T)
+    words = None if tokens.words is None else torch.zeros_like(mask)
     for start in range(0, len(tokens), CHUNK):
         part = tokens.batch(range(start, min(start + CHUNK, len(tokens))))
         here = slice(start, start + len(part)), slice(part.input_ids.shape[1])
         ids[here], mask[here] = part.input_ids.int(), part.mask.bool()
-    return Batch(ids, mask)
+        if words is not None and part.words is not None:
+            words[here] = part.words.bool()
+    return Batch(ids, mask, words=words)

@@ -23,10 +23,11 @@ from safetensors.torch import load
 from torch import Tensor
 
 from offramp.errors import ConfigError, ModelError
+from offramp.exits.base import of_words
 from offramp.runtime.compaction import walk
 from offramp.runtime.onnx_folder import LABELS, Manifest, read
 from offramp.runtime.onnx_sessions import Files, cores, open_sessions
-from offramp.types import Batch, Decision, ExitOutput, Label, Policy
+from offramp.types import Batch, Decision, ExitOutput, Label, Policy, places_of
 
 Array = NDArray[Any]
 
@@ -113,7 +114,7 @@ class OnnxEngine:
         found, hidden = {}, None
         for depth in self.exits:
             if depth <= max(wanted):
-                hidden, found[depth] = self.segment(depth, batch, hidden, batch.mask.numpy())
+                hidden, found[depth] = self.segment(depth, batch, hidden, batch.mask.numpy(), batch.words)
         return {depth: output for depth, output in found.items() if depth in wanted}
 
     @contextmanager
@@ -129,8 +130,13 @@ class OnnxEngine:
                 lane.threads, self._lane = 1, lane
         yield self._lane, self.threads
 
-    def segment(self, depth: int, batch: Batch, hidden: Array | None, mask: Array) -> tuple[Array, ExitOutput]:
-        """The segment that ends at this exit; the first one takes the batch, the others the states below them."""
+    def segment(
+        self, depth: int, batch: Batch, hidden: Array | None, mask: Array, words: Tensor | None = None
+    ) -> tuple[Array, ExitOutput]:
+        """The segment that ends at this exit; the first one takes the batch, the others the states below them.
+
+        An exit that tags words answers at every token, and the marked ones, (B, T), are taken from that.
+        """
         if hidden is None:
             given = {"ids": batch.input_ids.numpy(), "mask": mask}
             if self._manifest.token_types:
@@ -140,7 +146,7 @@ class OnnxEngine:
             given = {"hidden_in": hidden, "mask": mask}
         states, representation, logits = self._sessions[depth].run(None, given)
         output = ExitOutput(_tensor(representation), _tensor(logits), self._labels[depth])
-        return states, output
+        return states, output if words is None else of_words(output, words)
 
     def _refuse_exits_that_are_absent(self, policy: Policy) -> None:
         """Who names a depth whatever was trained means it; other policies read what there is."""
@@ -162,14 +168,20 @@ class _Segments:
         self.engine, self.batch = engine, batch
         self.hidden: Array | None = None  # (B, T, H)
         self.mask: Array = batch.mask.numpy()  # (B, T)
+        self.words = batch.words  # (B, T), the marks of the words that are still here
 
     def advance(self, depth: int, read: bool) -> ExitOutput | None:
         # A segment ends with its exit: that is computed whether it is read or not.
-        self.hidden, output = self.engine.segment(depth, self.batch, self.hidden, self.mask)
+        self.hidden, output = self.engine.segment(depth, self.batch, self.hidden, self.mask, self.words)
         return output if read else None
 
     def keep(self, rows: Tensor) -> None:
         assert self.hidden is not None
+        if self.words is not None:
+            left = torch.zeros_like(self.words)  # (B, T)
+            left.view(-1)[places_of(self.words)[rows]] = 1
+            rows = left.any(dim=1).nonzero()[:, 0]
+            self.words = left[rows, : int(self.mask[rows.numpy()].sum(axis=1).max())]
         mask = self.mask[rows.numpy()]
         width = int(mask.sum(axis=1).max())
         self.mask = np.ascontiguousarray(mask[:, :width])

@@ -104,4 +104,5 @@ def _sample(model: MultiExitModel, lengths: Sequence[int]) -> Batch:
     ids = torch.randint(config.vocab_size, mask.shape, generator=draw).to(model.device)
     ids = ids.where(ids != config.pad_token_id, (config.pad_token_id or 0) + 1)
     types = torch.zeros_like(mask) if model.encoder.family.has_token_types else None
-    return Batch(ids.where(mask == 1, config.pad_token_id or 0), mask, types)
+    words = mask if model.config.tags else None
+    return Batch(ids.where(mask == 1, config.pad_token_id or 0), mask, types, words=words)

@@ -11,13 +11,14 @@ import logging
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from offramp.errors import MissingExtra
+from offramp.exits.base import Exit
 from offramp.exits.model import MultiExitModel
 from offramp.types import Batch, States
 
@@ -41,7 +42,11 @@ class Segment(nn.Module):
         states = encoder.embed(Batch(start, mask, types)) if self.first == 1 else States(start, start, mask)
         for depth in range(self.first, self.last + 1):
             states = encoder.step(depth, states)
-        output = self.model.read(self.last, states)
+        if self.model.config.tags:
+            exit = cast(Exit, self.model.exits[self.last - 1])
+            output = exit.every_token(states.output, states.mask)  # whoever runs it takes the words from that
+        else:
+            output = self.model.read(self.last, states)
         return states.hidden, output.representation, output.logits
 
 

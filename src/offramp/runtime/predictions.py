@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from offramp.policies.confidence import confidence
 from offramp.reading import answers, probabilities
+from offramp.runtime.tag_predictions import TagPrediction
 from offramp.types import Decision, Label
 
 
@@ -31,7 +32,7 @@ class SetPrediction:
     certified: bool = False  # by a policy whose risk is kept by a certificate
 
 
-Answered = Prediction | SetPrediction
+Answered = Prediction | SetPrediction | TagPrediction
 
 
 def predictions(decision: Decision, names: Sequence[Label], certified: bool) -> list[Answered]:

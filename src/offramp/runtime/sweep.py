@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from offramp.data.tokens import Tokens
+from offramp.data.words import Words
 from offramp.errors import ConfigError
 from offramp.policies.fixed import Fixed
 from offramp.policies.never import Never
@@ -155,4 +156,10 @@ def _some(tokens: Tokens, most: int) -> Tokens:
     # Places of their tokens among all.
     flat = np.repeat(tokens.offsets[rows] - offsets[:-1], lengths) + np.arange(offsets[-1])
     types = None if tokens.types is None else tokens.types[flat]
-    return Tokens(ids=tokens.ids[flat], offsets=offsets, pad=tokens.pad, types=types, labels=None, truncated=0)
+    words = None
+    if tokens.words is not None:
+        inside = tokens.words.of_texts(rows)
+        counts = tokens.words.counts[rows]
+        read = np.concatenate([np.zeros(1, np.int64), np.cumsum(np.diff(tokens.words.offsets)[rows])])
+        words = Words(tokens.words.marks[flat], read, tokens.words.places[inside], counts)
+    return Tokens(ids=tokens.ids[flat], offsets=offsets, pad=tokens.pad, types=types, words=words)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from offramp.errors import ConfigError
 from offramp.exits.model import MultiExitModel
-from offramp.reading import SET
+from offramp.reading import SET, TAGS
 from offramp.runtime.compaction import walk
 from offramp.runtime.lanes import one_thread_each
 from offramp.types import Batch, Decision, ExitOutput, Policy
@@ -49,6 +49,7 @@ class TorchEngine:
         facts += [config.exit_heads, config.exit_temperature, config.exit_window]
         facts += [] if config.windows == 1 else [config.windows, config.overlap]
         facts += [SET] if config.sets else []
+        facts += [TAGS] if config.tags else []
         facts += [] if config.last_kind == config.exit_kind else [config.last_kind]
         found = hashlib.sha256(json.dumps(facts).encode())
         for name, tensor in self.model.state_dict().items():
@@ -101,4 +102,4 @@ class _Layers:
         return self.model.read(depth, self.states) if read else None
 
     def keep(self, rows: Tensor) -> None:
-        self.states = self.states.keep(rows)
+        self.states = self.states.keep(rows) if self.states.words is None else self.states.keep_words(rows)

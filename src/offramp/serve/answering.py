@@ -19,6 +19,7 @@ from offramp.reading import answers, probabilities
 from offramp.runtime.compaction import walk
 from offramp.runtime.engine import Engine
 from offramp.runtime.predictions import Prediction, SetPrediction, predictions, set_predictions
+from offramp.runtime.tag_predictions import TagPrediction, tag_predictions
 from offramp.serve.choice import Choice, Choices
 from offramp.types import Batch, Decision, Example, ExitOutput, Label, Policy, directions
 
@@ -40,23 +41,25 @@ class ExitAnswer:
 
     depth: int
     trained: bool
-    label: Label | None  # None where texts have sets of labels
+    label: Label | None  # None where texts have sets of labels, or words have tags
     probabilities: list[float]  # (C,)
     distances: list[float]  # (C,), 1 less the cosine of the representation and each label embedding
     labels: list[Label] | None = None  # in place of `label`
+    tagged: TagPrediction | None = None  # in place of all of them, where words have tags
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
     """What a text was answered, how surely, and where it left."""
 
-    label: Label | None  # None where texts have sets of labels
+    label: Label | None  # None where texts have sets of labels, or words have tags
     probability: float
     depth: int
     certified: bool  # by a policy whose risk is kept by a certificate
     cut: bool  # whether the text was longer than the model takes
     exits: list[ExitAnswer] | None = None
     labels: list[Label] | None = None  # in place of `label`
+    tagged: TagPrediction | None = None  # in place of both, where words have tags
 
 
 class Answerer:
@@ -69,16 +72,20 @@ class Answerer:
 
     def __call__(self, lane: int, ask: Ask, texts: list[Example]) -> list[Answer]:
         """The answers to texts, in their order."""
-        tokenizer, most = self.tokenizers[lane], self.classifier.max_tokens_
-        tokens = Tokens.of(tokenizer, texts, most, warn=False)
+        tokenizer, most, tags = self.tokenizers[lane], self.classifier.max_tokens_, self.classifier.tags_
+        tokens = Tokens.of(tokenizer, texts, most, warn=False, tags=tags)
         cut = [False] * len(texts)
         if tokens.truncated:
             full = [place for place, length in enumerate(tokens.lengths) if length == most]
             for place in full:
-                cut[place] = bool(Tokens.of(tokenizer, [texts[place]], most, warn=False).truncated)
+                cut[place] = bool(Tokens.of(tokenizer, [texts[place]], most, warn=False, tags=tags).truncated)
         found: dict[int, Answer] = {}
         for rows in like_length(tokens.lengths.tolist()):
-            found |= zip(rows, self._answers(ask, tokens.batch(rows), [cut[row] for row in rows]), strict=True)
+            lost = [cut[row] for row in rows]
+            made = (
+                self._tagged(ask, tokens, rows, texts, lost) if tags else self._answers(ask, tokens.batch(rows), lost)
+            )
+            found |= zip(rows, made, strict=True)
         return [found[place] for place in range(len(texts))]
 
     def _answers(self, ask: Ask, batch: Batch, cut: Sequence[bool]) -> Iterator[Answer]:
@@ -95,6 +102,30 @@ class Answerer:
             given = list(each.labels) if isinstance(each, SetPrediction) else None
             label = each.label if isinstance(each, Prediction) else None
             yield Answer(label, each.probability, each.depth, each.certified, shortened, every, given)
+
+    def _tagged(
+        self, ask: Ask, tokens: Tokens, rows: Sequence[int], texts: Sequence[Example], cut: Sequence[bool]
+    ) -> Iterator[Answer]:
+        """The answers of a model that tags words; on request, the tags that every exit gives."""
+        chosen, names = self.choices.find(ask.choice), self.classifier.labels_.names
+        batch, every = tokens.batch(rows), {}
+        if ask.detail:
+            outputs = {depth: _plain(output) for depth, output in self.engine.outputs(batch).items()}
+            decision = replay(self.engine, outputs, batch, chosen.policy, len(names))
+            for depth, output in outputs.items():
+                here = Decision(output.logits, torch.full((len(output.logits),), depth))
+                every[depth] = tag_predictions(here, tokens, rows, texts, names, False)
+        else:
+            decision = self.engine.decide(batch, chosen.policy)
+        plain = Decision(decision.logits.float().cpu(), decision.depth)
+        told = tag_predictions(plain, tokens, rows, texts, names, chosen.certified)
+        for number, (each, lost) in enumerate(zip(told, cut, strict=True)):
+            exits = [
+                ExitAnswer(depth, depth in self.engine.trained, None, [], [], tagged=given[number])
+                for depth, given in every.items()
+            ]
+            detail = exits if ask.detail else None
+            yield Answer(None, each.probability, each.depth, each.certified, lost, detail, tagged=each)
 
     def _exits(self, outputs: Mapping[int, ExitOutput], texts: int) -> Iterator[list[ExitAnswer]]:
         """What every exit says of each text."""
@@ -117,7 +148,7 @@ class Answerer:
 def replay(engine: Engine, outputs: Mapping[int, ExitOutput], batch: Batch, policy: Policy, classes: int) -> Decision:
     """Where texts leave under a policy, from what every exit has said of them."""
     readable = set(engine.trained if policy.trained_only else engine.exits) or set(engine.exits)
-    return walk(_Told(outputs, len(batch)), batch, policy, list(outputs), readable, classes)
+    return walk(_Told(outputs, batch.answers), batch, policy, list(outputs), readable, classes)
 
 
 class _Told:

@@ -21,7 +21,7 @@ from starlette.middleware import Middleware
 from offramp import __version__
 from offramp.classifier import Classifier
 from offramp.errors import UserError
-from offramp.serve.answering import Answer, Answerer, Ask
+from offramp.serve.answering import Answer, Answerer, Ask, ExitAnswer
 from offramp.serve.batcher import Batcher, Closed, QueueFull
 from offramp.serve.choice import Bolder, Choice, Choices
 from offramp.serve.facts import about
@@ -194,15 +194,31 @@ def _page(path: str) -> Any:
 
 
 def _told(answer: Answer) -> dict[str, Any]:
-    """The answer as JSON has it: with a label, or with the labels of a set."""
+    """The answer as JSON has it: with a label, with the labels of a set, or with tags and spans."""
+    if answer.tagged is not None:
+        told = {name: getattr(answer, name) for name in ("probability", "depth", "certified", "cut")}
+        told |= {name: value for name, value in asdict(answer.tagged).items() if name in TAGGED}
+        if answer.exits is not None:
+            told["exits"] = [_told_exit(exit) for exit in answer.exits]
+        return told
     other = "labels" if answer.labels is None else "label"
     if answer.exits is None:
         names = ("label", "labels", "probability", "depth", "certified", "cut")
         return {name: getattr(answer, name) for name in names if name != other}
     found = asdict(answer)
-    for told in (found, *found["exits"]):
-        del told[other]
+    for each in (found, *found["exits"]):
+        del each[other], each["tagged"]
     return found
+
+
+TAGGED = ("words", "tags", "probabilities", "depths", "spans")
+
+
+def _told_exit(exit: ExitAnswer) -> dict[str, Any]:
+    """What an exit says of the words of a text."""
+    found = asdict(exit.tagged) if exit.tagged is not None else {}
+    told: dict[str, Any] = {"depth": exit.depth, "trained": exit.trained}
+    return told | {name: found[name] for name in ("tags", "probabilities", "spans") if name in found}
 
 
 def _json(body: bytes) -> Response:

@@ -10,21 +10,39 @@ from pydantic import BaseModel, ConfigDict
 Headers = list[tuple[bytes, bytes]]
 
 
+class SpanReply(BaseModel):
+    """Words that together were given a label: `start` and `end` count characters, `words` are first and next."""
+
+    label: str
+    start: int
+    end: int
+    text: str
+    words: tuple[int, int]
+    probability: float
+    depth: int
+
+
 class ExitReply(BaseModel):
-    """What the exit at one depth says of a text."""
+    """What the exit at one depth says of a text.
+
+    A model that tags words has the tag of each word, its probability and the spans, and no distances.
+    """
 
     depth: int
     trained: bool
     label: str | int | None = None
     labels: list[str | int] | None = None
-    probabilities: list[float]
-    distances: list[float]
+    probabilities: list[float | None]
+    distances: list[float] | None = None
+    tags: list[str | int | None] | None = None
+    spans: list[SpanReply] | None = None
 
 
 class AnswerReply(BaseModel):
     """What a text was answered, how surely, where it left, and whether a certificate stands behind that.
 
-    A model that gives sets of labels answers with `labels`, any other with `label`.
+    A model that gives sets of labels answers with `labels`, one that tags words with `words`, a tag, a probability and
+    a depth for each of them (null for a word that was cut off) and `spans`, any other with `label`.
     """
 
     label: str | int | None = None
@@ -33,6 +51,11 @@ class AnswerReply(BaseModel):
     depth: int
     certified: bool
     cut: bool
+    words: list[str] | None = None
+    tags: list[str | int | None] | None = None
+    probabilities: list[float | None] | None = None
+    depths: list[int | None] | None = None
+    spans: list[SpanReply] | None = None
     exits: list[ExitReply] | None = None
 
 
@@ -93,6 +116,7 @@ class ModelReply(BaseModel):
     trained: list[int]
     labels: list[str | int]
     label_sets: bool
+    word_tags: bool
     max_tokens: int
     policy: dict[str, Any]
     promise: str | None

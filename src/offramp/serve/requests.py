@@ -142,7 +142,7 @@ def _ways(classifier: Classifier) -> Iterator[dict[str, Any]]:
     yield {"properties": {"policy": absent, "threshold": sure, "depth": depth, "point": absent}}
     ready = {name for name in POLICIES if name not in FITTED or (certified and certified.tensors_of(name))}
     for name, kind in POLICIES.items():
-        if name in ready:
+        if name in ready and (kind.takes_words or not classifier.tags_):
             fields: dict[str, Any] = {"policy": {"const": name}, "depth": depth, "point": absent}
             wanted = ["policy"]
             if issubclass(kind, Scored):

@@ -4,6 +4,7 @@ import { curve, element, numbers } from "./charts.js";
 
 const MOST_LABELS = 6; // of an exit, the likeliest; more would hide the rest of the page
 const STEPS = 20; // of the slider where the model has no dial
+const HUES = 6; // colours of spans
 const find = (id) => document.getElementById(id);
 
 let model = null;
@@ -160,7 +161,49 @@ function named(found) {
   return found.labels.length ? found.labels.join(", ") : "no label";
 }
 
+/** The text with its spans marked. Places count characters as the server does, of which an emoji is one. */
+function marked(text, spans) {
+  const letters = Array.from(text);
+  const parts = [];
+  let done = 0;
+  for (const span of spans) {
+    parts.push(letters.slice(done, span.start).join(""));
+    const name = element("small", {}, span.label);
+    const title = `${span.label}, probability ${share(span.probability)}, left at depth ${span.depth}`;
+    parts.push(element("mark", { class: `hue-${hue(span.label)}`, title }, letters.slice(span.start, span.end).join(""), name));
+    done = span.end;
+  }
+  return [...parts, letters.slice(done).join("")].filter((part) => part !== "");
+}
+
+/** The number of a label's colour: its place among the labels of spans. */
+function hue(label) {
+  const names = [...new Set(model.labels.map(String).filter((tag) => tag !== "O").map((tag) => tag.replace(/^[BI]-(?=.)/, "")))];
+  return Math.max(0, names.indexOf(label)) % HUES;
+}
+
+function tagged(text, found, reply, open) {
+  const unread = found.tags.filter((tag) => tag === null).length;
+  const result = element(
+    "p",
+    { class: "result" },
+    element("span", {}, `${found.spans.length} spans in ${found.words.length} words`),
+    element("span", {}, `least probability ${share(found.probability)}`),
+    element("span", {}, ` last word left at depth ${found.depth} of ${reply.layers}`),
+    element("span", { class: found.certified ? "tag sure" : "tag" }, found.certified ? "certified" : "not certified"),
+  );
+  if (unread) result.append(element("span", { class: "tag" }, `${unread} words not read`));
+  const every = found.exits.map((exit) => {
+    const words = found.depths.filter((depth) => depth === exit.depth).length;
+    const title = `Exit ${exit.depth}: ${words} words left here${exit.trained ? "" : " (not trained)"}`;
+    return element("div", { class: words ? "exit left" : "exit" }, element("p", { class: "hint" }, title), element("p", { class: "text" }, ...marked(text, exit.spans)));
+  });
+  const detail = element("details", open ? { open: "" } : {}, element("summary", {}, "What every exit says"), element("div", { class: "exits" }, ...every));
+  return element("li", { class: "answer" }, element("p", { class: "text" }, ...marked(text, found.spans)), result, detail);
+}
+
 function card(text, found, reply, open) {
+  if (found.tags) return tagged(text, found, reply, open);
   const track = element("span", { class: "track", "aria-hidden": "true" });
   for (let depth = 1; depth <= reply.layers; depth++) track.append(element("span", depth <= found.depth ? { class: "ran" } : {}));
   const result = element(
