@@ -140,3 +140,15 @@ def test_pairs_of_a_task_are_written_as_json_lines(tmp_path: Path) -> None:
     parts = divide(data, {"test": 4}, chance())
     files = write_parts("task:rte", data, parts, tmp_path)
     assert read(str(files["test"])).examples == [data.examples[row] for row in parts["test"]]
+
+
+def test_texts_whose_words_have_tags_are_divided_too(tmp_path: Path) -> None:
+    source = tmp_path / "all.conll"
+    texts = [f"word{n} {'B-rare' if n % 5 == 0 else 'O'}\nend O" for n in range(30)]
+    source.write_text("-DOCSTART- O\n\n" + "\n\n".join(texts), "utf-8")
+    data = read(str(source), tags=True)
+    parts = divide(data, {"test": 10}, chance())
+    for name, file in write_parts(str(source), data, parts, tmp_path / "parts").items():
+        again = read(str(file), tags=True).examples
+        assert again == [data.examples[row] for row in parts[name]]
+        assert sum("B-rare" in (example.tags or ()) for example in again) == len(again) // 5

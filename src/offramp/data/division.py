@@ -74,7 +74,7 @@ def write_parts(source: str, table: Table, parts: Mapping[str, Sequence[int]], f
 
 def _strata(table: Table) -> list[int]:
     labels = Labels.of(table.labels)
-    if any(example.labels is not None for example in table.examples):
+    if any(example.label is None for example in table.examples):  # sets of labels, or tags
         return strata(labels.encode_sets((own or () for own in table.label_sets()), table.where))
     return labels.encode(table.labels, table.where)
 
