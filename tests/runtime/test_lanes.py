@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -160,3 +163,40 @@ def test_an_exported_folder_that_was_replaced_meanwhile_is_refused(
     assert OnnxEngine(tmp_path / "mine", 1).labels[0] == "another"
     with pytest.raises(ModelError, match="another one in its place"):
         run(engine, tokens, POLICY, SIZE)
+
+
+def test_the_same_threads_work_call_after_call() -> None:
+    """The allocator keeps what a thread that ended has left: with new ones for every call a process grows."""
+
+    def who(_: int) -> int:
+        return threading.get_native_id()
+
+    seen = {thread for _ in range(20) for thread in side_by_side(who, range(8), 2)}
+    assert len(seen) <= 2
+
+
+def test_a_forked_process_has_threads_of_its_own() -> None:
+    assert list(side_by_side(abs, [-1, -2, -3], 2)) == [1, 2, 3]
+    child = os.fork()
+    if not child:
+        signal.alarm(20)  # a thread that is not there would be waited for
+        os._exit(0 if list(side_by_side(abs, [-1, -2, -3], 2)) == [1, 2, 3] else 1)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def test_nothing_runs_on_when_a_batch_fails() -> None:
+    running: set[int] = set()
+
+    def work(number: int) -> int:
+        running.add(number)
+        try:
+            if number == 1:
+                raise ValueError("this one")
+            time.sleep(0.02)
+            return number
+        finally:
+            running.discard(number)
+
+    with pytest.raises(ValueError, match="this one"):
+        list(side_by_side(work, range(20), 2))
+    assert not running
