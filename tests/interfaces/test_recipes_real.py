@@ -17,15 +17,18 @@ Run = Callable[..., Any]
 SLOW = ("ce-paper", "scl-paper", "lacon-paper", "lacon-fusion-paper", "leam-paper", "lsan", "lsan-paper", "ce-cl-paper")
 SINGLE = [name for name in recipes() if load_recipe(name).optimise.strategy == "single"]
 STATIC = [name for name in SINGLE if load_recipe(name).compress.method not in ("none", "heads")]  # half of the layers
-PLAIN = [name for name in SINGLE if load_recipe(name).compress.method == "none" and not name.endswith("-paper")]
-SOME = {*PLAIN, "acl-multi-exit", "jt", "alt"}
-# The papers' values and the static models train for longer, the other plans differ in what the exits learn.
-EVERY = [
-    pytest.param(name, marks=pytest.mark.slow if name in SOME else pytest.mark.long)
-    for name in recipes()
-    # One begins with a classifier and not with a backbone, others have label sets or tags: they have own tests.
-    if name not in ("grow", "acl-multi-label", "acl-tags")
-]
+OTHERS = ("grow", "acl-multi-label", "acl-tags")
+"""One begins with a classifier and not with a backbone, others have label sets or tags: they have tests of their own."""
+SOME, SOME_ON_PAIRS = {"ce", "scl", "acl", "lacon", "acl-multi-exit", "jt"}, {"ce", "lacon-fusion", "acl-multi-exit"}
+"""One of each kind; the others, with their twins of the papers' values, take too long to be tried at every change."""
+
+
+def _each(soon: set[str], without: tuple[str, ...] = OTHERS) -> list[Any]:
+    return [
+        pytest.param(name, marks=pytest.mark.slow if name in soon else pytest.mark.long)
+        for name in recipes()
+        if name not in without
+    ]
 
 
 def _fitting(recipe: str) -> list[str]:
@@ -33,7 +36,7 @@ def _fitting(recipe: str) -> list[str]:
     return ["--set", "compress.layers=0"] if recipe in STATIC else []
 
 
-@pytest.mark.parametrize("recipe", EVERY)
+@pytest.mark.parametrize("recipe", _each(SOME))
 def test_a_recipe_learns_300_questions_far_beyond_the_majority_class(
     offramp: Run, real_data: Path, tmp_path: Path, recipe: str
 ) -> None:
@@ -51,7 +54,7 @@ def test_a_recipe_learns_300_questions_far_beyond_the_majority_class(
     assert [exit["depth"] for exit in found["by_exit"] if exit["trained"]] == wanted
 
 
-@pytest.mark.parametrize("recipe", [each for each in EVERY if each.values != ("acl-long",)])  # windows of single texts
+@pytest.mark.parametrize("recipe", _each(SOME_ON_PAIRS, (*OTHERS, "acl-long")))  # windows of single texts
 def test_a_recipe_runs_on_300_pairs(offramp: Run, real_data: Path, tmp_path: Path, recipe: str) -> None:
     quick = ["--set", "data.cap=300", "--set", "optimise.epochs=1", "--set", "data.max_length=32"]
     quick += _fitting(recipe)
