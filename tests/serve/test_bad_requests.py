@@ -46,6 +46,7 @@ def post(client: TestClient, body: bytes | str, **headers: str) -> tuple[int, st
         (b'{"texts": ["good"], "threshold": 7}', 422, "`threshold` should be between 0 and 1. Found 7."),
         (b'{"texts": ["good"], "depth": 5}', 422, "`depth` should be between 1 and 4. Found 5."),
         (b'{"texts": ["good"], "depth": 99999999999999999999}', 422, "`depth`"),
+        (b'{"texts": ["good"], "policy": "never", "depth": 0}', 422, "`depth` should be an exit that can answer"),
         (b'{"texts": ["good"], "policy": "confidenc"}', 422, "Did you mean 'confidence'"),
         (b'{"texts": ["good"], "policy": "learned"}', 422, "should be fitted to held-out texts"),
         (b'{"texts": ["good"], "point": 0, "depth": 1}', 422, "`point` should come without"),

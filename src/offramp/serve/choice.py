@@ -53,9 +53,11 @@ class Choices:
         if choice != Choice():
             model.policy, model.threshold, model.depth = choice.policy, choice.threshold, choice.depth
         told, made = model.policy_in_force(), model.make_policy()
-        if told["name"] == "fixed" and told["depth"] not in model.engine_.exits:
+        # Asked for, a depth should be one, also where the policy does not use it.
+        depth = told["depth"] if told["name"] == "fixed" else choice.depth
+        if depth is not None and depth not in model.engine_.exits:
             known = ", ".join(map(str, model.engine_.exits))
-            raise ConfigError(f"`depth` should be an exit that can answer: {known}. Found {told['depth']}.")
+            raise ConfigError(f"`depth` should be an exit that can answer: {known}. Found {depth}.")
         certificate = self.classifier.certificate
         if choice != Choice() and certificate is not None and not self.allow:
             self._refuse_bolder(told, certificate)
