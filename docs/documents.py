@@ -13,6 +13,7 @@ from pathlib import Path
 
 from docs import benchmarks, cluster, faults, pictures, results, verbs
 from offramp.config import describe
+from offramp.demo import data_file
 
 ROOT = Path(__file__).resolve().parents[1]
 RECORDED = ROOT / "results" / "readme.json"
@@ -21,6 +22,9 @@ TESTS = ["-q", "-n auto", "--dist loadfile", "-m 'not slow and not long'", "--de
 THREADS = {"OMP_NUM_THREADS": "1"}
 STUDIED = {"which-objective": ("objectives", "paper-values"), "strategies": ("strategies",)}
 """Pages with tables of studies in them."""
+BUILT_IN = {"sequence-labelling": ("tagged_desk", "acl-tags"), "multi-label": ("mixed_desk", "acl-multi-label")}
+"""Pages that tell what a recipe reaches on built-in messages, with the messages and the recipe."""
+ALLOWED = "0.05"
 QUESTION = "my doorbell was fine until the update, now the app says it is offline"
 
 
@@ -30,7 +34,7 @@ def record(*parts: str) -> None:
     for part in parts or PARTS:
         found |= PARTS[part]()
         RECORDED.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", "utf-8")
-    if set(found) >= {"demo", "predict", "test"}:
+    if set(found) >= {"demo", "predict", "test", *BUILT_IN}:
         render()
 
 
@@ -41,12 +45,28 @@ def _record_demo() -> dict[str, str]:
     return {"demo": demo, "predict": answer}
 
 
+def _record_reached() -> dict[str, str]:
+    return {page: _reached(*given) for page, given in BUILT_IN.items()}
+
+
+def _reached(messages: str, recipe: str) -> str:
+    """What `evaluate` prints of a model of a recipe that was trained and calibrated on built-in messages."""
+    parts = ("train", "validation", "calibration", "test")
+    train, validation, calibration, test = (data_file(part, messages) for part in parts)
+    held_out = ["--validation", str(validation)] if validation.exists() else []
+    offramp = [sys.executable, "-m", "offramp.cli"]
+    with tempfile.TemporaryDirectory() as folder:
+        _run([*offramp, "train", str(train), *held_out, "--out", "model", "--recipe", recipe], folder)
+        _run([*offramp, "calibrate", "model", str(calibration), "--max-drop", ALLOWED], folder)
+        return _run([*offramp, "evaluate", "model", str(test)], folder)
+
+
 def _record_test() -> dict[str, str]:
     printed = _run([sys.executable, "-m", "pytest", *shlex.split(" ".join(TESTS))], str(ROOT), **THREADS)
     return {"test": printed.splitlines()[-1].strip("= ")}
 
 
-PARTS = {"demo": _record_demo, "test": _record_test}
+PARTS = {"demo": _record_demo, "reached": _record_reached, "test": _record_test}
 
 
 def render() -> None:
@@ -75,6 +95,7 @@ def rendered() -> dict[Path, str]:
         readme: text,
         **{_page(name): _with(name, blocks) for name, blocks in pages.items()},
         _page("studies"): _with("studies", {"studies": results.listing()}),
+        **{_page(name): _with(name, {"reached": f"```text\n{recorded[name].rstrip()}\n```"}) for name in BUILT_IN},
         _page("ray"): _with("ray", {"cost": cluster.cost()}),
         _page("settings"): _settings(),
         _page("results"): results.document(),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
+from offramp.study.claims import claims_table
 from offramp.study.document import as_markdown, headline
 from offramp.study.kinds import SCALES
 from offramp.study.pictures import picture
@@ -25,6 +26,13 @@ This page is rendered from the JSON files in `results/`, one for each run, by `p
 `offramp study run NAME` makes what is missing of a study; on the same machine and with the same number of threads a
 result that is deleted is made again to the same bits, times apart. `--scale paper` has the papers' own backbones and
 sizes."""
+CLAIMS = """## What the papers claim, and what shows here
+
+Every claim is held against our runs in pairs that share task, value and seed. *Shows*: the differences lie on the
+claimed side, and a paired Wilcoxon test says that this is more than chance, after Holm's correction for all the claims
+of this table. *Does not show* is no proof that there is nothing: the interval, by Student's t, tells how large a
+difference may still be. A claim that nothing is lost is *contradicted*, or not. For a trend the numbers are points per
+step along the values, or along the depths."""
 
 
 @cache
@@ -37,10 +45,11 @@ def measured() -> tuple[Shown, ...]:
 @cache
 def document() -> str:
     """The whole page."""
-    parts = [HEAD]
+    claimed = claims_table(measured())
+    parts = [HEAD, *([CLAIMS, claimed.markdown()] if claimed else [])]
     for shown in measured():
         name = shown.study.name
-        parts.append(f"{as_markdown(shown).rstrip()}\n\n![{name}]({_place(name)})")
+        parts.append(f"{as_markdown(shown, claims=False).rstrip()}\n\n![{name}]({_place(name)})")
     waiting = [name for name in studies() if name not in {shown.study.name for shown in measured()}]
     if waiting:
         parts.append(f"## Not measured yet\n\n{', '.join(f'`{name}`' for name in waiting)}.")
@@ -51,7 +60,7 @@ def tables_of(name: str) -> str:
     """What a study found, for another page: its tables and how they were measured."""
     for shown in measured():
         if shown.study.name == name:
-            body = as_markdown(shown).split("\n", 1)[1]
+            body = as_markdown(shown, claims=False).split("\n", 1)[1]
             return f"{body.strip()}\n\nWritten by `offramp study run {name}`."
     return f"Not measured yet: `offramp study run {name}`."
 

@@ -57,8 +57,10 @@ RENDERED = [
         for name in (
             "benchmarks",
             "faults",
+            "multi-label",
             "ray",
             "results",
+            "sequence-labelling",
             "settings",
             "strategies",
             "studies",

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from offramp.errors import MissingExtra
-from offramp.report.grid import page
+from offramp.report.grid import Grid, page
+from offramp.study.claims import claims_table
 from offramp.study.pictures import picture
 from offramp.study.tables import tables
 from offramp.study.views import Shown
 
 
-def as_markdown(shown: Shown, geometry: bool = False) -> str:
-    """The tables with a heading and what is to be said of them."""
+def as_markdown(shown: Shown, geometry: bool = False, claims: bool = True) -> str:
+    """The tables with a heading and what is to be said of them, and what the paper claims where that is asked for."""
     parts = [f"## {shown.study.name}", sentence(shown)]
-    parts += [grid.markdown() for grid in tables(shown, geometry)]
+    parts += [grid.markdown() for grid in (*tables(shown, geometry), *(_claims(shown) if claims else []))]
     return "\n\n".join([*parts, *([shown.study.note] if shown.study.note else [])]) + "\n"
 
 
@@ -23,7 +24,12 @@ def as_html(shown: Shown, geometry: bool = False) -> str:
     except MissingExtra:
         figures = []
     words = [sentence(shown), shown.study.note]
-    return page(shown.study.name, words, tables(shown, geometry), figures)
+    return page(shown.study.name, words, [*tables(shown, geometry), *_claims(shown)], figures)
+
+
+def _claims(shown: Shown) -> list[Grid]:
+    found = claims_table([shown])
+    return [] if found is None else [found]
 
 
 def sentence(shown: Shown) -> str:

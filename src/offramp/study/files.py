@@ -18,9 +18,12 @@ from typing import Any
 from offramp.data.tasks import TASKS
 from offramp.errors import ConfigError, unknown_name
 from offramp.study.kinds import (
+    ALONG,
     BY_LABEL,
     DATA,
     EXITS,
+    HOLDS,
+    MEASURES,
     METRICS,
     PROBES,
     SCALES,
@@ -28,6 +31,7 @@ from offramp.study.kinds import (
     VIEWS,
     Axis,
     Before,
+    Claim,
     PaperScore,
     Part,
     Probe,
@@ -93,6 +97,7 @@ def read_study(folder: Traversable) -> Study:
         axis=_axis(reader),
         probe=_probe(reader) or Probe(),
         paper_scores=tuple(_paper_score(inner, names) for inner in reader.inners("paper_scores")),
+        claims=tuple(_claim(inner, names) for inner in reader.inners("claims")),
     )
     _check_axes(study, reader.file)
     return study
@@ -205,6 +210,20 @@ def _paper_score(reader: Reader, variants: Sequence[str]) -> PaperScore:
     deviation = reader.number("deviation") if reader.has("deviation") else None
     metric = reader.choice("metric", COLUMNS) if reader.has("metric") else ""
     return PaperScore(variant, task, reader.number("score"), reader.value("value"), deviation, metric)
+
+
+def _claim(reader: Reader, variants: Sequence[str]) -> Claim:
+    reader.allow([f.name for f in fields(Claim)])
+    return Claim(
+        says=reader.text("says"),
+        first=reader.choice("first", variants),
+        second=reader.choice("second", variants),
+        holds=reader.choice("holds", HOLDS, Claim.holds),
+        along=reader.choice("along", ALONG, Claim.along),
+        measure=reader.choice("measure", MEASURES, Claim.measure),
+        exit=_exit(reader),
+        metric=reader.choice("metric", COLUMNS) if reader.has("metric") else "",
+    )
 
 
 def _check_axes(study: Study, file: str) -> None:

@@ -20,6 +20,14 @@ VIEWS = {
 METRICS = ("accuracy", "f1", "macro_f1", "mcc")
 BY_LABEL = ("minor_f1", "major_f1")  # of the rarest and of the most frequent label, under `protocol.imbalance`
 EXITS = ("last", "half", "mean")
+HOLDS = {
+    "above": "the first is above the second",
+    "not-below": "the first is not below the second",
+    "rising": "the first gains on the second from value to value, or from depth to depth",
+    "falling": "the first loses on the second so",
+}
+ALONG = ("values", "depths")
+MEASURES = ("score", "range", "conflicts", "near")
 DATA = ("real", "drawn")
 PROBES = ("scl", "acl", "infonce")
 DRAWN = "drawn"
@@ -135,6 +143,20 @@ class PaperScore:
 
 
 @dataclass(frozen=True)
+class Claim:
+    """What the paper says of two variants, and what of ours would show it."""
+
+    says: str
+    first: str
+    second: str
+    holds: str = "above"
+    along: str = "values"  # where it rises or falls
+    measure: str = "score"  # range: of the scores over the values; conflicts, near: percent of batches, of texts
+    exit: str | int = ""  # empty: as the study shows
+    metric: str = ""  # where the study shows several
+
+
+@dataclass(frozen=True)
 class Study:
     """A paper's table or figure, or a comparison of our own."""
 
@@ -154,6 +176,7 @@ class Study:
     axis: Axis | None = None
     probe: Probe = field(default_factory=Probe)
     paper_scores: tuple[PaperScore, ...] = ()
+    claims: tuple[Claim, ...] = ()
 
     @property
     def title(self) -> str:

@@ -9,7 +9,7 @@ from offramp.report.grid import NOTHING, Cell, Grid, Row, with_best
 from offramp.report.significance import Spread
 from offramp.study.kinds import Variant
 from offramp.study.results import Found
-from offramp.study.views import Column, Shown, written
+from offramp.study.views import Column, Shown, near, written
 
 
 def tables(shown: Shown, geometry: bool = False) -> list[Grid]:
@@ -84,8 +84,8 @@ def map_tables(shown: Shown) -> list[Grid]:
         for task in shown.tasks:
             own = [each for each in shown.of_variant(variant.name) if each.run.task == task]
             label = f"{variant.label}, {task}" if len(shown.tasks) > 1 else variant.label
-            near = Spread.of([100 * _near(each) for each in own]) if own else None
-            cells = (_cell(shown, variant.name, Column(task)), Cell.of(near), *_geometry(own))
+            nearest = Spread.of([100 * near(each) for each in own]) if own else None
+            cells = (_cell(shown, variant.name, Column(task)), Cell.of(nearest), *_geometry(own))
             rows.append(Row(label, cells))
     return [Grid("", head, tuple(rows))]
 
@@ -168,12 +168,6 @@ def _mark(shown: Shown, variant: str) -> str:
 def _geometry(own: Sequence[Found]) -> list[Cell]:
     records = [each.record["geometry"] for each in own]
     return [Cell.of(_mean(1, records, name), digits=2) for name in ("alignment", "uniformity", "effective_rank")]
-
-
-def _near(each: Found) -> float:
-    """Share of the texts whose nearest label embedding is that of their label."""
-    found = each.record["map"]
-    return float(sum(found["near_label"]) / sum(found["of_label"]))
 
 
 def _mean(scale: float, records: Sequence[Mapping[Any, Any]], name: str | int) -> Spread | None:

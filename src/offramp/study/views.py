@@ -60,18 +60,19 @@ class Shown:
         """The results of a variant."""
         return [each for each in self.results if each.run.variant == name]
 
-    def score(self, each: Found, metric: str = "") -> float:
+    def score(self, each: Found, metric: str = "", exit: str | int = "") -> float:
         """The score of a result in percent: of the exit that the study shows, or one of several that it shows."""
         by_exit, chosen = each.by_exit, metric or next(iter(self.study.columns), "")
+        exit = exit or self.study.exit_of(each.run.variant)
         if chosen:
             return 100 * float(each.record["metrics"][chosen])
-        if self.study.exit_of(each.run.variant) == "mean" and by_exit:
+        if exit == "mean" and by_exit:
             return 100 * sum(by_exit.values()) / len(by_exit)
-        return 100 * by_exit.get(self.depth(each), each.score)
+        return 100 * by_exit.get(self.depth(each, exit), each.score)
 
-    def depth(self, each: Found) -> int:
+    def depth(self, each: Found, exit: str | int = "") -> int:
         """The depth of the exit that the study shows; the last where it shows the mean of all."""
-        exit, layers = self.study.exit_of(each.run.variant), int(each.record["metrics"]["layers"])
+        exit, layers = exit or self.study.exit_of(each.run.variant), int(each.record["metrics"]["layers"])
         depth = max(1, layers // 2) if exit == "half" else exit
         return depth if isinstance(depth, int) and depth in each.by_exit else layers
 
@@ -130,3 +131,9 @@ class Shown:
 def written(value: Value | None) -> str:
     """A value of an axis, for people."""
     return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def near(each: Found) -> float:
+    """Share of the texts whose nearest label embedding is that of their label."""
+    found = each.record["map"]
+    return float(sum(found["near_label"]) / sum(found["of_label"]))

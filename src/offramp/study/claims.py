@@ -1,0 +1,165 @@
+"""What the papers claim, held against our results: whether it shows here, and how sure that is.
+
+A claim is about two variants. Every pair of runs that share task, value and seed gives a difference; for a claim about
+a trend, every pair of such sweeps gives the slope of its differences, in points per step. The paired Wilcoxon test asks
+whether these numbers lie on one side of nothing, with Holm's correction for all claims that are told together, and
+Student's t gives an interval for their mean.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import mean, stdev
+
+from offramp.report.grid import NOTHING, Cell, Grid, Row
+from offramp.report.significance import Comparison, compare, holm
+from offramp.study.kinds import Claim, Value
+from offramp.study.results import Found
+from offramp.study.views import Shown, near
+
+COVERED = 0.95
+Pair = tuple[str, Value | None, int]
+"""What two runs share that are held against each other: task, value, seed."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A claim with what our results say of it."""
+
+    shown: Shown
+    claim: Claim
+    numbers: tuple[float, ...]  # differences in points, or slopes in points per step
+    found: Comparison
+
+    @property
+    def words(self) -> str:
+        """Whether it shows, for people."""
+        if not self.numbers:
+            return NOTHING
+        if self.claim.holds == "not-below":
+            return "contradicted" if self.found.significant and self.found.difference < 0 else "not contradicted"
+        if not self.found.enough:
+            return "too few pairs to tell"
+        if not self.found.significant:
+            return "does not show"
+        up = self.claim.holds in ("above", "rising")
+        return "shows" if (self.found.difference > 0) == up else "the opposite shows"
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """Where the mean lies with the confidence `COVERED`; None for fewer than two numbers."""
+        if len(self.numbers) < 2:
+            return None
+        from scipy.stats import t
+
+        half = float(t.ppf((1 + COVERED) / 2, len(self.numbers) - 1)) * stdev(self.numbers) / len(self.numbers) ** 0.5
+        middle = mean(self.numbers)
+        return middle - half, middle + half
+
+    def row(self) -> Row:
+        """For the table."""
+        study = self.shown.study
+        place = f"{study.paper} {study.place}".strip() or study.name
+        unit = " a step" if self.claim.holds in ("rising", "falling") else ""
+        average = f"{self.found.difference:+.1f}{unit}" if self.numbers else NOTHING
+        between = "" if self.interval is None else f" ({self.interval[0]:+.1f} to {self.interval[1]:+.1f})"
+        pairs = str(len(self.numbers)) + ("" if self.whole else ", not all made")
+        chance = self.found.corrected
+        p = NOTHING if chance is None else "< 0.001" if chance < 0.001 else f"{chance:.3f}"
+        cells = (self.claim.says, self.words, average + between, pairs, p)
+        return Row(place, tuple(map(Cell, cells)))
+
+    @property
+    def whole(self) -> bool:
+        """Whether all runs of the two variants are there."""
+        names = {self.claim.first, self.claim.second}
+        made = sum(len(self.shown.of_variant(name)) for name in names)
+        return made == sum(run.variant in names for run in self.shown.runs)
+
+
+def judged(studies: Iterable[Shown]) -> list[Verdict]:
+    """Every claim of some studies that has results on both sides, corrected for their number."""
+    found = []
+    for shown in studies:
+        for claim in shown.study.claims:
+            numbers = tuple(_numbers(shown, claim))
+            if numbers:
+                found.append(Verdict(shown, claim, numbers, compare(numbers, [0.0] * len(numbers))))
+    chances = {str(place): each.found.p for place, each in enumerate(found) if each.found.p is not None}
+    corrected = holm(chances)
+    return [
+        replace(each, found=replace(each.found, corrected=corrected.get(str(place))))
+        for place, each in enumerate(found)
+    ]
+
+
+def claims_table(studies: Iterable[Shown]) -> Grid | None:
+    """A row per claim; None where there is nothing to tell."""
+    rows = tuple(each.row() for each in judged(studies))
+    head = ("", "what is claimed", "here", "difference in points (95 % interval)", "pairs", "p, Holm")
+    return Grid("", head, rows) if rows else None
+
+
+def _numbers(shown: Shown, claim: Claim) -> list[float]:
+    first, second = (_measured(shown, claim, name) for name in (claim.first, claim.second))
+    shared = [pair for pair in first if pair in second]
+    if claim.measure == "range":
+        sweeps = _sweeps(shared)
+        return [_range(first, sweep) - _range(second, sweep) for sweep in sweeps]
+    differences = {pair: first[pair] - second[pair] for pair in shared}
+    if claim.holds not in ("rising", "falling"):
+        return list(differences.values())
+    if claim.along == "values":
+        return [_slope([differences[pair] for pair in sweep]) for sweep in _sweeps(shared)]
+    ours, theirs = (_by_exit(shown, name) for name in (claim.first, claim.second))
+    depths = {pair: sorted(ours[pair].keys() & theirs[pair].keys()) for pair in shared}
+    curves = ([100 * (ours[pair][depth] - theirs[pair][depth]) for depth in depths[pair]] for pair in shared)
+    return [_slope(curve) for curve in curves if len(curve) > 1]
+
+
+def _measured(shown: Shown, claim: Claim, variant: str) -> dict[Pair, float]:
+    found = {_pair(each): _number(shown, claim, each) for each in shown.of_variant(variant)}
+    return {pair: number for pair, number in found.items() if number is not None}
+
+
+def _number(shown: Shown, claim: Claim, each: Found) -> float | None:
+    if claim.measure == "conflicts":
+        share = each.record.get("angles", {}).get("after", {}).get("above")
+        return None if share is None else 100 * float(share)
+    if claim.measure == "near":
+        return 100 * near(each) if "map" in each.record else None
+    return shown.score(each, claim.metric, claim.exit)
+
+
+def _by_exit(shown: Shown, variant: str) -> dict[Pair, dict[int, float]]:
+    return {_pair(each): each.by_exit for each in shown.of_variant(variant)}
+
+
+def _pair(each: Found) -> Pair:
+    return each.run.task, each.run.value, each.run.seed
+
+
+def _sweeps(pairs: Sequence[Pair]) -> list[list[Pair]]:
+    """The pairs of one task and seed in the order of the plan, which is that of the values; two at least."""
+    found: dict[tuple[str, int], list[Pair]] = defaultdict(list)
+    for pair in pairs:
+        found[pair[0], pair[2]].append(pair)
+    return [sweep for sweep in found.values() if len(sweep) > 1]
+
+
+def _range(scores: Mapping[Pair, float], sweep: Sequence[Pair]) -> float:
+    mine = [scores[pair] for pair in sweep]
+    return max(mine) - min(mine)
+
+
+def _slope(numbers: Sequence[float]) -> float:
+    """Of the straight line through numbers that stand one step apart.
+
+    >>> _slope([1.0, 3.0, 5.0])
+    2.0
+    """
+    from statistics import linear_regression
+
+    return linear_regression(range(len(numbers)), numbers).slope

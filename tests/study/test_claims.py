@@ -1,0 +1,166 @@
+"""What is said of a claim, on made-up results whose differences are known."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.study.test_views import record
+from tests.study.tiny import CE, SCL, write_study
+
+from offramp.errors import ConfigError
+from offramp.study.claims import Verdict, claims_table, judged
+from offramp.study.document import as_html, as_markdown
+from offramp.study.plan import Run
+from offramp.study.results import write
+from offramp.study.runner import load_study, plan
+from offramp.study.views import Shown
+
+AXIS = {"field": "data.cap", "name": "texts"}
+
+
+def shown(
+    home: Path, claims: list[dict[str, Any]], gain: Any, seeds: int = 6, values: tuple[int, ...] = (), leave: int = 0
+) -> Shown:
+    """CE at 60 % at every depth, and CE + SCL above it by what `gain` says of a run and a depth, in points."""
+    smoke = {"seeds": seeds, **({"values": list(values)} if values else {})}
+    study = load_study(
+        str(write_study(home / "studies", study={"claims": claims, **({"axis": AXIS} if values else {})}, smoke=smoke))
+    )
+    runs = plan(study, "smoke")
+    for run in runs[: len(runs) - leave]:
+        scores = {depth: 0.6 + (gain(run, depth) / 100 if run.variant == "scl" else 0.0) for depth in range(1, 5)}
+        found = record(run)
+        found["metrics"] |= {"score": scores[4], "by_exit": {str(depth): s for depth, s in scores.items()}}
+        share = 0.25 + (gain(run, 4) / 100 if run.variant == "scl" else 0.0)
+        found["angles"]["after"]["above"] = share
+        write(found, home / "results" / run.place)
+    return Shown.of(study, "smoke", home / "results")
+
+
+def one(found: Shown) -> Verdict:
+    (claim,) = judged([found])
+    return claim
+
+
+def claim(**given: Any) -> dict[str, Any]:
+    return {"says": "It is so", "first": "scl", "second": "ce", **given}
+
+
+def unequal(run: Run, _: int) -> float:
+    """Seeds differ, as they do."""
+    return 2.0 + 0.1 * run.seed
+
+
+@pytest.mark.parametrize(
+    ("holds", "gain", "verdict"),
+    [
+        ("above", unequal, "shows"),
+        ("above", lambda run, depth: -unequal(run, depth), "the opposite shows"),
+        ("above", lambda run, _: (-1) ** run.seed * (1 + run.seed), "does not show"),
+        ("not-below", unequal, "not contradicted"),
+        ("not-below", lambda run, _: (-1) ** run.seed * (1 + run.seed), "not contradicted"),
+        ("not-below", lambda run, depth: -unequal(run, depth), "contradicted"),
+    ],
+)
+def test_a_claim_shows_where_the_pairs_lie_on_its_side_beyond_chance(
+    tmp_path: Path, holds: str, gain: Any, verdict: str
+) -> None:
+    assert one(shown(tmp_path, [claim(holds=holds)], gain)).words == verdict
+
+
+def test_the_interval_is_students_and_the_number_the_mean_of_the_pairs(tmp_path: Path) -> None:
+    found = one(shown(tmp_path, [claim()], unequal))
+    assert found.numbers == pytest.approx([2.0, 2.1, 2.2, 2.3, 2.4, 2.5])
+    assert found.found.difference == pytest.approx(2.25)
+    assert found.interval == pytest.approx((2.25 - 0.19633, 2.25 + 0.19633), abs=1e-4)  # 2.5706 * 0.18708 / sqrt(6)
+
+
+def test_few_pairs_are_told_and_prove_nothing(tmp_path: Path) -> None:
+    found = one(shown(tmp_path, [claim()], unequal, seeds=5))
+    assert (found.words, found.found.corrected) == ("too few pairs to tell", None)
+    assert found.row().cells[-1].shown == "–"
+
+
+@pytest.mark.parametrize(
+    ("holds", "step", "verdict"),
+    [("rising", 1, "shows"), ("falling", 1, "the opposite shows"), ("falling", -1, "shows")],
+)
+def test_a_trend_along_values_is_the_slope_of_each_sweep(tmp_path: Path, holds: str, step: int, verdict: str) -> None:
+    def gain(run: Run, _: int) -> float:
+        place = (8, 16, 64).index(int(run.value or 0))
+        return 1 + step * place * (1 + 0.1 * run.seed)
+
+    found = one(shown(tmp_path, [claim(holds=holds)], gain, values=(8, 16, 64)))
+    assert found.numbers == pytest.approx([step * (1 + 0.1 * seed) for seed in range(6)])  # a slope per seed, no more
+    assert found.words == verdict
+    assert "a step" in found.row().cells[2].shown
+
+
+def test_a_trend_along_depths_is_the_slope_of_each_run(tmp_path: Path) -> None:
+    found = one(
+        shown(tmp_path, [claim(holds="falling", along="depths")], lambda run, depth: 9 - depth * (1 + run.seed))
+    )
+    assert found.numbers == pytest.approx([-1.0 - seed for seed in range(6)])
+    assert found.words == "shows"
+
+
+def test_the_exit_of_a_claim_goes_before_that_of_the_study(tmp_path: Path) -> None:
+    def gain(run: Run, depth: int) -> float:
+        return depth * (1 + 0.1 * run.seed)
+
+    assert one(shown(tmp_path / "a", [claim(exit="mean")], gain)).numbers[0] == pytest.approx(2.5)
+    assert one(shown(tmp_path / "b", [claim(exit="last")], gain)).numbers[0] == pytest.approx(4.0)
+    assert one(shown(tmp_path / "c", [claim(exit=1)], gain)).numbers[0] == pytest.approx(1.0)
+
+
+def test_other_measures_are_how_far_scores_reach_and_how_many_batches_conflict(tmp_path: Path) -> None:
+    def gain(run: Run, _: int) -> float:
+        return float(run.value or 0) * (1 + run.seed)
+
+    reach = one(shown(tmp_path / "a", [claim(measure="range")], gain, values=(8, 10)))
+    assert reach.numbers == pytest.approx([2.0 * (1 + seed) for seed in range(6)])
+    conflicts = one(shown(tmp_path / "b", [claim(measure="conflicts")], unequal))
+    assert conflicts.numbers == pytest.approx([2.0, 2.1, 2.2, 2.3, 2.4, 2.5])
+
+
+def test_claims_that_are_told_together_are_corrected_together(tmp_path: Path) -> None:
+    alone = shown(tmp_path / "a", [claim()], unequal)
+    assert one(alone).found.corrected == pytest.approx(1 / 32)
+    both = judged([alone, shown(tmp_path / "b", [claim()], unequal)])
+    assert [each.found.corrected for each in both] == pytest.approx([1 / 16, 1 / 16])
+    assert [each.words for each in both] == ["does not show", "does not show"]
+
+
+def test_missing_runs_are_told_and_a_claim_without_pairs_is_left_out(tmp_path: Path) -> None:
+    found = one(shown(tmp_path / "a", [claim()], unequal, leave=1))
+    assert found.row().cells[3].shown == "5, not all made"
+    assert claims_table([shown(tmp_path / "b", [claim()], unequal, leave=11)]) is None
+    assert claims_table([shown(tmp_path / "c", [], unequal)]) is None
+
+
+def test_the_table_of_a_study_tells_its_claims(tmp_path: Path) -> None:
+    found = shown(tmp_path, [claim()], unequal)
+    line = "| ACL Table 9 | It is so | shows | +2.2 (+2.1 to +2.4) | 6 | 0.031 |"
+    assert line in as_markdown(found).splitlines()
+    assert "It is so" not in as_markdown(found, claims=False)
+    assert "It is so" in as_html(found)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"first": "nobody"}, "nobody"),
+        ({"holds": "sideways"}, "sideways"),
+        ({"along": "rivers"}, "rivers"),
+        ({"measure": "luck"}, "luck"),
+        ({"exit": "none"}, "none"),
+        ({"sure": "yes"}, "sure"),
+        ({"says": 3}, "should be a text"),
+    ],
+)
+def test_a_claim_that_cannot_be_is_refused(tmp_path: Path, given: dict[str, Any], message: str) -> None:
+    folder = write_study(tmp_path, study={"claims": [claim(**given)]}, ce=CE, scl=SCL)
+    with pytest.raises(ConfigError, match=message):
+        load_study(str(folder))
