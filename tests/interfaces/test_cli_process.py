@@ -22,6 +22,7 @@ from offramp.config import Config
 from offramp.exits import checkpoint
 from offramp.exits.model import build
 from offramp.lock import held
+from offramp.process import as_process
 
 Start = Callable[..., subprocess.Popen[str]]
 Run = Callable[..., Any]
@@ -206,3 +207,13 @@ def test_predict_streams_200_000_lines_in_the_memory_of_20_000(start: Start, sha
         peaks[lines] = usage.ru_maxrss / 1024  # MB
     # 180 000 texts as Python strings are 20 MB, as examples with their tokens 100 MB.
     assert peaks[200_000] - peaks[20_000] < 10
+
+
+def test_a_command_keeps_few_kernels_unless_it_is_told_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    name = "ONEDNN_PRIMITIVE_CACHE_CAPACITY"
+    monkeypatch.delenv(name, raising=False)
+    with as_process():
+        assert int(os.environ[name]) < 1024  # of which every one that a new shape makes is kept otherwise
+    monkeypatch.setenv(name, "500")
+    with as_process():
+        assert os.environ[name] == "500"
