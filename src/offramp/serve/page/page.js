@@ -39,6 +39,7 @@ async function begin() {
   document.title = `${model.name} – offramp`;
   const labels = `${model.labels.length} labels`;
   find("facts").textContent = `${model.layers} layers, ${labels}, on ${model.engine}. ${standing()}`;
+  if (model.word_tags) find("pairs-hint").hidden = true;
   setDial();
   showCurves();
 }
@@ -283,7 +284,10 @@ function showTrade() {
 
 function showCurves() {
   if (!model.dial) {
-    without(find("trade"), "There is no curve: the model folder has no dial. offramp calibrate measures one.");
+    const why = model.certificate_state === "certified"
+      ? "no threshold could be certified. More texts, or a larger drop, may do, in offramp calibrate."
+      : "the model folder has no dial. offramp calibrate measures one.";
+    without(find("trade"), `There is no curve: ${why}`);
   }
   if (!model.scores) {
     without(find("layers"), "There is no curve: neither training nor calibration left the scores of the exits in the model folder.");
