@@ -94,7 +94,7 @@ def train(
         _print_json(found | {"validation": validated.to_json()})
         return
     typer.echo(
-        f"best epoch {result.best_epoch} of {result.epochs}: validation {result.metric} {result.score:.4f} "
+        f"epoch {result.best_epoch} of {result.epochs} is kept: validation {result.metric} {result.score:.4f} "
         f"({validated.n} texts, {result.seconds:.0f} s)"
     )
     if len(result.by_exit) > 1:

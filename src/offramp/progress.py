@@ -62,14 +62,15 @@ class ProgressBar:
 
     def epoch(self, record: EpochRecord) -> None:
         """An epoch was validated: a line that stays."""
-        # Exits that learn apart have a best epoch each, and their epochs are counted anew.
+        # Exits that learn apart keep an epoch each, and their epochs are counted anew.
         apart = record.phase == "exits"
-        mark = "" if not record.best else "  best of an exit" if apart else "  best"
+        mark = "" if not record.best else "  kept for an exit" if apart else "  kept"
+        many = f" of {record.epochs}" if record.epochs else ""
         if len(record.by_exit) > 1:
             low, high = min(record.by_exit.values()), max(record.by_exit.values())
             mark = f" (mean of {len(record.by_exit)} exits, {low:.4f} to {high:.4f}){mark}"
         self.console.print(
-            f"{'exits, ' if apart else ''}epoch {record.epoch:>3}  loss {record.loss:.4f}  "
+            f"{'exits, ' if apart else ''}epoch {record.epoch:>3}{many}  loss {record.loss:.4f}  "
             f"validation {record.metric} {record.score:.4f}{mark}",
             highlight=False,
             soft_wrap=True,  # an epoch is one line in a file, however long

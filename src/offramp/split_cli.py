@@ -50,3 +50,24 @@ def split(
         return
     for name, rows in parts.items():
         typer.echo(f"{len(rows):>7} texts  {files[name]}")
+    if "held-out" in parts:
+        typer.echo(_promised(len(parts["held-out"])), err=True)
+
+
+def _promised(texts: int) -> str:
+    """What `calibrate` can make of so many texts: before a model is trained, another division costs nothing."""
+    from offramp.policies.calibrate import FINALISTS
+    from offramp.policies.terms import Terms, least_risk, texts_needed
+
+    point = Terms(epsilon=0.01)
+    many = texts_needed(point, FINALISTS)
+    if texts >= many:
+        return f"{texts} held-out texts can certify early exits that lose a point of accuracy or less."
+    least, one = (least_risk(texts, point, tried) for tried in (FINALISTS, 1))
+    if least >= 1:
+        return f"{texts} held-out texts can certify nothing; to lose a point of accuracy at most takes {many}."
+    return (
+        f"{texts} held-out texts can certify at best that early exits lose {100 * least:g} points of accuracy or less "
+        f"(`calibrate --max-drop {least:g}`), {100 * one:g} with one `--policy`. A single point takes {many} texts: "
+        "`--held-out` says how many. `--max-disagreement` takes texts without labels."
+    )

@@ -180,9 +180,10 @@ class EpochRecord:
     score: float
     metric: str
     loss: float
-    best: bool
+    best: bool  # its weights are kept: the best so far, or a later one that is worse by no more than noise
     by_exit: dict[str, float] = field(default_factory=dict)  # depth to score
     phase: str = ""
+    epochs: int = 0  # that the phase has at most; 0: not known
 
 
 class Objective(Protocol):

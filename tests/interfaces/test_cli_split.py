@@ -6,6 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 Run = Callable[..., Any]
 
 
@@ -52,3 +54,23 @@ def test_a_size_that_is_no_size_is_refused(offramp: Run, tmp_path: Path) -> None
         ran = offramp("split", written(tmp_path), "--out", tmp_path / "p", "--label", "queue", "--test", size)
         assert ran.code == 2
         assert f"Found {size}" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("held_out", "said"),
+    [
+        (
+            48,
+            "48 held-out texts can certify at best that early exits lose 11.4 points of accuracy or less (`",
+        ),
+        (582, "582 held-out texts can certify early exits that lose a point of accuracy or less."),
+        (1, "1 held-out texts can certify nothing; to lose a point of accuracy at most takes 582."),
+    ],
+)
+def test_it_says_what_the_held_out_texts_can_certify_before_a_model_is_trained(
+    offramp: Run, tmp_path: Path, held_out: int, said: str
+) -> None:
+    asked = ("split", written(tmp_path, 1200), "--out", tmp_path / "p", "--text", "message", "--label", "queue")
+    ran = offramp(*asked, "--held-out", held_out)
+    assert ran.code == 0, ran.err
+    assert said in " ".join(ran.err.split())

@@ -63,7 +63,7 @@ def test_people_read_the_score_and_the_paths(offramp: Run, train_arguments: Argu
     ran = offramp(*train_arguments(out, "--seed", 3, **{"optimise.epochs": 1}))
     assert ran.code == 0, ran.err
     first, *paths = ran.out.splitlines()
-    assert first.startswith("best epoch 1 of 1: validation accuracy 0.")
+    assert first.startswith("epoch 1 of 1 is kept: validation accuracy 0.")
     assert paths == [f"model   {out}", f"report  {out / 'report.html'}"]
     assert Classifier.load(out).config_.optimise.seed == 3
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -39,20 +40,24 @@ def lines() -> Callable[..., list[str]]:
 
 def test_an_epoch_of_one_exit_is_a_line_with_its_score(lines: Callable[..., list[str]]) -> None:
     assert lines(epoch(1), epoch(2, "single", best=False, d4=0.5)) == [
-        "epoch   1  loss 0.4000  validation accuracy 0.7500  best",
+        "epoch   1  loss 0.4000  validation accuracy 0.7500  kept",
         "epoch   2  loss 0.4000  validation accuracy 0.5000",
     ]
 
 
+def test_an_epoch_says_how_many_there_are(lines: Callable[..., list[str]]) -> None:
+    assert lines(replace(epoch(3), epochs=100)) == ["epoch   3 of 100  loss 0.4000  validation accuracy 0.7500  kept"]
+
+
 def test_an_epoch_of_several_exits_says_their_mean_and_range_on_one_line(lines: Callable[..., list[str]]) -> None:
     assert lines(epoch(1, "joint", d1=0.25, d2=0.5, d3=0.75)) == [
-        "epoch   1  loss 0.4000  validation accuracy 0.5000 (mean of 3 exits, 0.2500 to 0.7500)  best"
+        "epoch   1  loss 0.4000  validation accuracy 0.5000 (mean of 3 exits, 0.2500 to 0.7500)  kept"
     ]
 
 
 def test_the_second_stage_is_told_from_the_first(lines: Callable[..., list[str]]) -> None:
     assert lines(epoch(1, "exits", d1=0.5), epoch(2, "exits", best=False, d1=0.25, d2=0.5)) == [
-        "exits, epoch   1  loss 0.4000  validation accuracy 0.5000  best of an exit",
+        "exits, epoch   1  loss 0.4000  validation accuracy 0.5000  kept for an exit",
         "exits, epoch   2  loss 0.4000  validation accuracy 0.3750 (mean of 2 exits, 0.2500 to 0.5000)",
     ]
 

@@ -229,6 +229,9 @@ def test_too_few_texts_say_how_many_and_what_can_be_done() -> None:
         "texts can certify is a risk of 1.6 % or more."
     )
     divide(277, Terms(epsilon=0.016))
+    with pytest.raises(DataError, match=r"a risk of 2.1 % or more, of one policy that is named 1.6 %\.$"):
+        divide(277, Terms(epsilon=0.01), 3)
+    divide(277, Terms(epsilon=0.021), 3)
 
 
 # --- calibration

@@ -172,7 +172,7 @@ def test_a_phase_of_several_exits_shows_their_mean_and_range_and_no_best_epoch(m
     assert not [word for word in several if word.startswith("best")]
     said = captions.validation(second)
     assert "the mean of 3 exits" in said.read
-    assert "each exit keeps the weights of its own best epoch" in said.read
+    assert "each exit keeps an epoch of its own" in said.read
     assert said.shows == "The mean of 3 exits was highest after epoch 2 of 3 (0.567)."
     alone = History(second.steps[:10], second.epochs[:1])
     assert "lowest to highest exit" in words(figures.validation_curve(alone))
@@ -182,7 +182,7 @@ def test_exits_that_learn_together_share_a_best_epoch(make_two_phases):
     epochs = [replace(record, phase="joint") for record in make_two_phases().phases["exits"].epochs]
     history = History([], [epochs[0], epochs[1], replace(epochs[2], best=False)])
     assert {"best: 0.567", "lowest to highest exit"} <= set(words(figures.validation_curve(history)))
-    assert captions.validation(history).shows == "The best of 3 epochs is epoch 2 (0.567); the last one scored 0.500."
+    assert captions.validation(history).shows == "Of 3 epochs, epoch 2 is kept (0.567); the last one scored 0.500."
 
 
 def test_the_histogram_says_the_counts_and_the_mean(make_evaluation):

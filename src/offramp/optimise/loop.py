@@ -366,6 +366,7 @@ class Loop:
             best=any(kept),
             by_exit=found,
             phase=phase.name,
+            epochs=self._settings(phase).epochs,
         )
         place.epoch, place.batch, place.epoch_loss = epoch, 0, 0.0
         self.journal.epoch(record)

@@ -46,6 +46,14 @@ def texts_needed(terms: Terms, tried: int = 1) -> int:
     return total
 
 
+def least_risk(texts: int, terms: Terms, tried: int = 1) -> float:
+    """The smallest risk, in whole tenths of a percent, that so many texts can certify; 1 where they certify nothing."""
+    certifying = texts - _selected(texts, terms)
+    if certifying == texts:
+        return 1.0
+    return math.ceil(1000 * (1 - math.pow(terms.delta / tried, 1 / certifying))) / 1000
+
+
 def divide(texts: int, terms: Terms, tried: int = 1) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Places of the selection and of the certification texts; too few of them is an error that says how many."""
     least = texts_needed(terms, tried)
@@ -55,9 +63,10 @@ def divide(texts: int, terms: Terms, tried: int = 1) -> tuple[NDArray[np.int64],
             raise DataError(f"Calibration should have at least {least} texts. {found} Give more.")
         alone = least - _selected(least, terms)
         advice = f"Give at least {least}, or tolerate a larger risk or less confidence."
-        if (other := texts - _selected(texts, terms)) and texts > other:
-            possible = math.ceil(1000 * (1 - (terms.delta / tried) ** (1 / other))) / 10
-            advice += f" What {texts} texts can certify is a risk of {possible:g} % or more."
+        if (possible := least_risk(texts, terms, tried)) < 1:
+            one = least_risk(texts, terms)
+            fewer = f", of one policy that is named {100 * one:g} %" if one < possible else ""
+            advice += f" What {texts} texts can certify is a risk of {100 * possible:g} % or more{fewer}."
         raise DataError(
             f"A risk of at most {100 * terms.epsilon:g} % with {100 * (1 - terms.delta):g} % confidence should have "
             f"at least {least} held-out texts: {alone} to certify with, the others to choose by. {found} {advice}"

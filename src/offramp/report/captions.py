@@ -12,6 +12,8 @@ from offramp.report.history import History
 from offramp.report.metrics import NAMES, Evaluation
 from offramp.report.tag_metrics import Evaluated
 
+KEPT = "the best, or a later one that is worse by no more than noise"
+
 
 @dataclass(frozen=True, slots=True)
 class Caption:
@@ -120,13 +122,13 @@ def validation(history: History) -> Caption:
         top = max(history.epochs, key=lambda record: -math.inf if math.isnan(record.score) else record.score)
         what = f"The mean of {several} exits" if several > 1 else "The score"
         shows = f"{what} was highest after epoch {top.epoch} of {len(history.epochs):,} ({top.score:.3f})."
-        return Caption(read + "; each exit keeps the weights of its own best epoch.", shows)
+        return Caption(f"{read}; each exit keeps an epoch of its own: {KEPT}.", shows)
     if best is None:
         return Caption(read + ".", f"After epoch {last.epoch} it is {last.score:.3f}.")
-    shows = f"The best of {len(history.epochs):,} epochs is epoch {best.epoch} ({best.score:.3f})"
+    shows = f"Of {len(history.epochs):,} epochs, epoch {best.epoch} is kept ({best.score:.3f})"
     if best.epoch != last.epoch:
         shows += f"; the last one scored {last.score:.3f}"
-    return Caption(read + "; the ring marks the best epoch.", shows + ".")
+    return Caption(f"{read}; the ring marks the epoch that is kept: {KEPT}.", f"{shows}.")
 
 
 def exit_map(found: ExitMap) -> Caption:

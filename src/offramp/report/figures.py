@@ -137,7 +137,7 @@ def validation_curve(history: History) -> str:
         if band:
             marks.band(top, band, BLUE, "lowest to highest exit")
         if best is not None:
-            marks.hollow(top, [(best.epoch, best.score)], ORANGE, f"best: {best.score:.3f}", size=10)
+            marks.hollow(top, [(best.epoch, best.score)], ORANGE, f"kept: {best.score:.3f}", size=10)
         if band:
             marks.legend_above(top, columns=2)
         elif best is not None:
