@@ -194,13 +194,17 @@ def export(
         raise UserError("`--int8` should come with `--data FILE`: labelled texts on which the loss is measured.")
     classifier = _load(model)
     table = None if data is None else _read(classifier, data, text, label)
-    found = classifier.export(out, int8, _exits(classifier, exits), table, max_drop)
+    depths = _exits(classifier, exits)
+    found = classifier.export(out, int8, depths, table, max_drop)
     if as_json:
         _print_json({"out": str(out), **found})
         return
     for name, value in found.items():
         shown = f"{value:.4f}" if isinstance(value, float) else str(value)
         typer.echo(f"{name.replace('_', ' '):<16} {shown}")
+    if exits is None and depths is not None:
+        kept = ", ".join(map(str, sorted({*depths, classifier.engine_.depth})))
+        typer.echo(f"Exits exported: {kept}, which are those that the certificate reads; `--exits` names others.")
     if classifier.certified_ is not None:
         typer.echo(f"The certificate is about the model in torch: run `offramp calibrate {out} DATA` again.")
     typer.echo(f"model {out}")

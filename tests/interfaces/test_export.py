@@ -137,6 +137,7 @@ def test_the_exits_that_the_certified_policy_reads_are_exported(
     ran = offramp("export", certified, "--out", tmp_path / "m")
     assert (ran.code, asked.pop(5), asked[0]) == (0, list(told.exits), tmp_path / "m")
     assert f"run `offramp calibrate {tmp_path / 'm'} DATA` again" in ran.out
+    assert f"Exits exported: {', '.join(map(str, [*told.exits, 4]))}, which are those that" in ran.out
     for folder, exits, wanted in ((certified, ("--exits", "3,1"), [3, 1]), (staged.folder, (), None)):
         asked.clear()
         assert offramp("export", folder, "--out", tmp_path / "m", *exits).code == 0

@@ -166,10 +166,10 @@ def test_the_figures_of_two_phases_share_no_ids(make_two_phases):
 def test_a_phase_of_several_exits_shows_their_mean_and_range_and_no_best_epoch(make_two_phases):
     first, second = make_two_phases().phases.values()
     one, several = words(figures.validation_curve(first)), words(figures.validation_curve(second))
-    assert "best: 0.820" in one
+    assert "kept: 0.820" in one
     assert "mean of the exits" not in one
     assert {"mean of the exits", "lowest to highest exit"} <= set(several)
-    assert not [word for word in several if word.startswith("best")]
+    assert not [word for word in several if word.startswith("kept")]
     said = captions.validation(second)
     assert "the mean of 3 exits" in said.read
     assert "each exit keeps an epoch of its own" in said.read
@@ -181,7 +181,7 @@ def test_a_phase_of_several_exits_shows_their_mean_and_range_and_no_best_epoch(m
 def test_exits_that_learn_together_share_a_best_epoch(make_two_phases):
     epochs = [replace(record, phase="joint") for record in make_two_phases().phases["exits"].epochs]
     history = History([], [epochs[0], epochs[1], replace(epochs[2], best=False)])
-    assert {"best: 0.567", "lowest to highest exit"} <= set(words(figures.validation_curve(history)))
+    assert {"kept: 0.567", "lowest to highest exit"} <= set(words(figures.validation_curve(history)))
     assert captions.validation(history).shows == "Of 3 epochs, epoch 2 is kept (0.567); the last one scored 0.500."
 
 
