@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import shlex
 import subprocess
 import sys
 import tempfile
@@ -17,9 +15,6 @@ from offramp.demo import data_file
 
 ROOT = Path(__file__).resolve().parents[1]
 RECORDED = ROOT / "results" / "readme.json"
-# The documents are what is being made here: their own tests come after.
-TESTS = ["-q", "-n auto", "--dist loadfile", "-m 'not slow and not long'", "--deselect tests/test_documents.py"]
-THREADS = {"OMP_NUM_THREADS": "1"}
 STUDIED = {"which-objective": ("objectives", "paper-values"), "strategies": ("strategies",)}
 """Pages with tables of studies in them."""
 BUILT_IN = {"sequence-labelling": ("tagged_desk", "acl-tags"), "multi-label": ("mixed_desk", "acl-multi-label")}
@@ -34,7 +29,7 @@ def record(*parts: str) -> None:
     for part in parts or PARTS:
         found |= PARTS[part]()
         RECORDED.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", "utf-8")
-    if set(found) >= {"demo", "predict", "test", *BUILT_IN}:
+    if set(found) >= {"demo", "predict", *BUILT_IN}:
         render()
 
 
@@ -61,12 +56,7 @@ def _reached(messages: str, recipe: str) -> str:
         return _run([*offramp, "evaluate", "model", str(test)], folder)
 
 
-def _record_test() -> dict[str, str]:
-    printed = _run([sys.executable, "-m", "pytest", *shlex.split(" ".join(TESTS))], str(ROOT), **THREADS)
-    return {"test": printed.splitlines()[-1].strip("= ")}
-
-
-PARTS = {"demo": _record_demo, "reached": _record_reached, "test": _record_test}
+PARTS = {"demo": _record_demo, "reached": _record_reached}
 
 
 def render() -> None:
@@ -83,7 +73,6 @@ def rendered() -> dict[Path, str]:
     recorded = json.loads(RECORDED.read_text("utf-8"))
     blocks = {
         "demo": f"$ make demo\n{recorded['demo'].rstrip()}",
-        "test": f"$ OMP_NUM_THREADS=1 python -m pytest {' '.join(TESTS)}\n...\n{recorded['test']}",
         "predict": f'$ echo "{QUESTION}" | offramp predict offramp-demo --json\n{recorded["predict"].rstrip()}',
     }
     for name, block in blocks.items():
@@ -142,9 +131,8 @@ def _settings() -> str:
     return "\n".join(lines) + "\n"
 
 
-def _run(command: list[str], folder: str, given: str | None = None, **environment: str) -> str:
-    told = {**os.environ, **environment}
-    done = subprocess.run(command, cwd=folder, input=given, env=told, stdout=subprocess.PIPE, text=True, check=False)
+def _run(command: list[str], folder: str, given: str | None = None) -> str:
+    done = subprocess.run(command, cwd=folder, input=given, stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode:
         raise SystemExit(f"{' '.join(command)} ended with {done.returncode}:\n{done.stdout[-4000:]}")
     return done.stdout
