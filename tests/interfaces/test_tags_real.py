@@ -17,7 +17,7 @@ def test_the_recipe_finds_spans_in_sentences_it_has_not_seen() -> None:
     train, validation, calibration, test = (
         read(data_file(part, "tagged_desk"), tags=True) for part in ("train", "validation", "calibration", "test")
     )
-    settings = {"optimise.epochs": 3, "stage2.least_updates": 100, "optimise.track": []}
+    settings = {"optimise.epochs": 2, "stage2.least_updates": 0, "optimise.track": []}
     classifier = Classifier("acl-tags", settings=settings)
     classifier.fit_table(train, validation)
     evaluation = classifier.evaluate(test)
