@@ -99,6 +99,27 @@ def test_texts_are_answered_with_label_depth_and_every_exit(open_page: Any, clas
     assert wide[0] > wide[1]
 
 
+def test_a_long_text_ends_in_an_ellipsis_and_is_shown_whole_on_request(open_page: Any) -> None:
+    page = ready(open_page(viewport={"width": 600, "height": 800}))
+    ask(page, "good film\n" + "the plot was bad " * 55)
+    short, long = page.locator("li.answer").nth(0), page.locator("li.answer").nth(1)
+    text = long.locator(".text").first
+    assert text.evaluate("(each) => getComputedStyle(each).webkitLineClamp") == "4"
+    folded = text.bounding_box()["height"]
+    assert text.evaluate("(each) => each.scrollHeight > each.clientHeight + 1")
+    assert not short.get_by_role("button").is_visible()
+    button = long.get_by_role("button", name="Show all of it")
+    assert button.get_attribute("aria-expanded") == "false"
+    button.focus()
+    page.keyboard.press("Enter")
+    less = long.get_by_role("button", name="Show less")
+    assert less.get_attribute("aria-expanded") == "true"
+    assert text.bounding_box()["height"] > 2 * folded
+    assert text.evaluate("(each) => each.scrollHeight <= each.clientHeight + 1")
+    less.click()
+    assert text.bounding_box()["height"] == folded
+
+
 def test_the_slider_tells_what_is_promised_and_moves_the_depths(open_page: Any, free: str) -> None:
     page = ready(open_page(free))
     slider = page.get_by_role("slider", name="From quality to speed")

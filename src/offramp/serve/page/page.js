@@ -183,6 +183,22 @@ function hue(label) {
   return Math.max(0, names.indexOf(label)) % HUES;
 }
 
+/** A text of which the first lines are shown, and the rest on request. */
+function folded(...parts) {
+  const shown = element("p", { class: "text" }, ...parts);
+  const button = element("button", { type: "button", class: "more", "aria-expanded": "false", hidden: "" }, "Show all of it");
+  button.addEventListener("click", () => {
+    const open = shown.classList.toggle("whole");
+    button.setAttribute("aria-expanded", open);
+    button.textContent = open ? "Show less" : "Show all of it";
+  });
+  // Only once it stands in the page is it known what does not fit; a window may become narrower, and details be opened.
+  new ResizeObserver(() => {
+    if (!shown.classList.contains("whole")) button.hidden = shown.scrollHeight <= shown.clientHeight + 1;
+  }).observe(shown);
+  return [shown, button];
+}
+
 function tagged(text, found, reply, open) {
   const unread = found.tags.filter((tag) => tag === null).length;
   const result = element(
@@ -197,10 +213,10 @@ function tagged(text, found, reply, open) {
   const every = found.exits.map((exit) => {
     const words = found.depths.filter((depth) => depth === exit.depth).length;
     const title = `Exit ${exit.depth}: ${words} words left here${exit.trained ? "" : " (not trained)"}`;
-    return element("div", { class: words ? "exit left" : "exit" }, element("p", { class: "hint" }, title), element("p", { class: "text" }, ...marked(text, exit.spans)));
+    return element("div", { class: words ? "exit left" : "exit" }, element("p", { class: "hint" }, title), ...folded(...marked(text, exit.spans)));
   });
   const detail = element("details", open ? { open: "" } : {}, element("summary", {}, "What every exit says"), element("div", { class: "exits" }, ...every));
-  return element("li", { class: "answer" }, element("p", { class: "text" }, ...marked(text, found.spans)), result, detail);
+  return element("li", { class: "answer" }, ...folded(...marked(text, found.spans)), result, detail);
 }
 
 function card(text, found, reply, open) {
@@ -218,7 +234,7 @@ function card(text, found, reply, open) {
   if (found.cut) result.append(element("span", { class: "tag" }, `cut to ${model.max_tokens} tokens`));
   const every = element("div", { class: "exits" }, ...found.exits.map((exit) => table(exit, reply.labels, found.depth)));
   const detail = element("details", open ? { open: "" } : {}, element("summary", {}, "What every exit says"), every);
-  return element("li", { class: "answer" }, element("p", { class: "text" }, text), result, detail);
+  return element("li", { class: "answer" }, ...folded(text), result, detail);
 }
 
 function table(exit, labels, left) {
