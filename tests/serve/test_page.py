@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from tests.serve.conftest import listening
 
+from offramp import Classifier
+
 os.environ.setdefault("PLAYWRIGHT_SKIP_BROWSER_DOWNLOAD", "1")
 CHROMIUM = next(
     (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
@@ -118,6 +120,32 @@ def test_a_long_text_ends_in_an_ellipsis_and_is_shown_whole_on_request(open_page
     assert text.evaluate("(each) => each.scrollHeight <= each.clientHeight + 1")
     less.click()
     assert text.bounding_box()["height"] == folded
+
+
+def test_the_badge_never_stands_alone_on_a_line(open_page: Any) -> None:
+    page = ready(open_page(viewport={"width": 1280, "height": 800}))
+    ask(page, "good film")
+    alone = page.evaluate(
+        """() => Array.from({ length: 120 }, (_, letters) => {
+          document.querySelector(".answer .label").textContent = "m".repeat(letters + 1);
+          const badge = document.querySelector(".answer .tag").getBoundingClientRect();
+          const depth = document.querySelector(".answer .track").getBoundingClientRect();
+          return badge.top >= depth.bottom ? letters + 1 : 0;
+        }).filter(Boolean)"""
+    )
+    assert alone == []
+
+
+def test_of_a_set_of_labels_the_page_says_whose_probability_it_shows(open_page: Any, sets: Path) -> None:
+    with listening(sets) as (host, port):
+        page = open_page(f"http://{host}:{port}/")
+        page.get_by_text("on torch.").wait_for()
+        ask(page, "dull film")
+        told = page.locator("li.answer .result").inner_text()
+        truth = Classifier.load(sets, policy="never").decide(["dull film"])[0]
+        assert f"least sure label {truth.probability:.3f}" in told
+        assert "probability" not in told
+        page.context.close()
 
 
 def test_the_slider_tells_what_is_promised_and_moves_the_depths(open_page: Any, free: str) -> None:

@@ -183,6 +183,12 @@ function hue(label) {
   return Math.max(0, names.indexOf(label)) % HUES;
 }
 
+/** Where a text left, with its badge, which stays beside it where there is room. */
+function leaving(found, ...told) {
+  const badge = element("span", { class: found.certified ? "tag sure" : "tag" }, found.certified ? "certified" : "not certified");
+  return element("span", { class: "leaving" }, element("span", {}, ...told), badge);
+}
+
 /** A text of which the first lines are shown, and the rest on request. */
 function folded(...parts) {
   const shown = element("p", { class: "text" }, ...parts);
@@ -206,8 +212,7 @@ function tagged(text, found, reply, open) {
     { class: "result" },
     element("span", {}, `${found.spans.length} spans in ${found.words.length} words`),
     element("span", {}, `least probability ${share(found.probability)}`),
-    element("span", {}, ` last word left at depth ${found.depth} of ${reply.layers}`),
-    element("span", { class: found.certified ? "tag sure" : "tag" }, found.certified ? "certified" : "not certified"),
+    leaving(found, ` last word left at depth ${found.depth} of ${reply.layers}`),
   );
   if (unread) result.append(element("span", { class: "tag" }, `${unread} words not read`));
   const every = found.exits.map((exit) => {
@@ -227,9 +232,8 @@ function card(text, found, reply, open) {
     "p",
     { class: "result" },
     element("span", { class: "label" }, named(found)),
-    element("span", {}, `probability ${share(found.probability)}`),
-    element("span", {}, track, ` left at depth ${found.depth} of ${reply.layers}`),
-    element("span", { class: found.certified ? "tag sure" : "tag" }, found.certified ? "certified" : "not certified"),
+    element("span", {}, `${found.labels ? "least sure label" : "probability"} ${share(found.probability)}`),
+    leaving(found, track, ` left at depth ${found.depth} of ${reply.layers}`),
   );
   if (found.cut) result.append(element("span", { class: "tag" }, `cut to ${model.max_tokens} tokens`));
   const every = element("div", { class: "exits" }, ...found.exits.map((exit) => table(exit, reply.labels, found.depth)));
