@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from tests.serve.conftest import listening
 
 from offramp import Classifier
+from offramp.runtime.certified import Certified, write
 
 os.environ.setdefault("PLAYWRIGHT_SKIP_BROWSER_DOWNLOAD", "1")
 CHROMIUM = next(
@@ -264,6 +266,30 @@ def test_without_a_certificate_it_says_so_and_the_slider_is_a_threshold(open_pag
         page.get_by_role("slider").focus()
         page.keyboard.press("End")
         page.get_by_text("left at depth 1 of 4").wait_for()
+        page.context.close()
+
+
+def test_where_no_threshold_could_be_certified_the_slider_rests_and_says_why(
+    open_page: Any, folder: Path, tmp_path: Path
+) -> None:
+    home = Path(shutil.copytree(folder, tmp_path / "model"))
+    found = Classifier.load(home).certified_
+    assert found is not None
+    full = found.certificate.accuracy_full
+    nobody = {"policy": "never", "settings": {}, "thresholds": {}, "exits": ()}
+    measured = {"harms": 0, "measured": 0.0, "accuracy_early": full, "mean_depth": 4.0, "cost": 4.0}
+    write(home, Certified(replace(found.certificate, **nobody, **measured)))
+    with listening(home) as (host, port):
+        page = ready(open_page(f"http://{host}:{port}/"))
+        page.get_by_text("There is no curve: no threshold could be certified.").wait_for()
+        slider = page.get_by_role("slider")
+        assert slider.is_disabled()
+        assert slider.get_attribute("title") == "No threshold could be certified."
+        assert "no threshold could be certified" in page.locator("#reading").inner_text()
+        assert "no threshold could be certified" in slider.get_attribute("aria-valuetext")
+        assert "no thresholds could be certified" in page.locator("#promise").inner_text()
+        ask(page, "good film")
+        assert page.locator("li.answer .tag").inner_text() == "certified"
         page.context.close()
 
 

@@ -64,6 +64,7 @@ function setDial() {
   slider.value = points.length ? model.dial.chosen : 0;
   const idle = bound && !points.length;
   slider.disabled = idle;
+  slider.title = idle ? "No threshold could be certified." : "";
   readDial();
 }
 
@@ -94,7 +95,7 @@ function readDial() {
     find("promise").textContent = point.promise;
     tag.textContent = point.certified ? "certified" : "not certified";
   } else if (find("point").disabled) {
-    find("reading").textContent = "Every text runs all layers";
+    find("reading").textContent = "Every text runs all layers: no threshold could be certified";
     find("promise").textContent = model.promise ?? "";
     tag.textContent = "certified";
   } else {
