@@ -17,6 +17,7 @@ from offramp.errors import DataError, MissingExtra
 from offramp.report import captions, figures
 from offramp.report.history import History
 from offramp.report.marks import MOST_POINTS, running_median, thin
+from offramp.report.metrics import Evaluation
 from offramp.types import StepRecord
 
 OF_HISTORY = [figures.loss_curve, figures.angle_curve, figures.cosine_strips, figures.validation_curve]
@@ -136,6 +137,17 @@ def test_the_mean_over_the_trained_exits_is_named(make_evaluation, trained):
     found = words(figures.exit_scores(evaluation))
     assert f"mean accuracy {sum(right) / len(right):.3f}" in found
     assert f"the mean over {len(right)} exits is {sum(right) / len(right):.3f}" in captions.exits(evaluation).shows
+
+
+def test_the_axis_of_scores_ends_at_one(make_evaluation, make_history):
+    truth, exits = [0, 1] * 20, {depth: [0, 1] * 20 for depth in range(1, 5)}
+    perfect = Evaluation.of(truth, truth, [4] * 40, exits, range(1, 5), 4, ["no", "yes"], {"name": "never"})
+    history = make_history()
+    scored = History(history.steps, [replace(record, score=1.0) for record in history.epochs])
+    for drawn in (figures.exit_scores(perfect), figures.validation_curve(scored)):
+        shown = [float(word) for word in words(drawn) if re.fullmatch(r"\d\.\d+", word)]
+        assert 1.0 in shown
+        assert max(shown) == 1.0
 
 
 def test_one_exit_or_none_has_no_mean(make_evaluation):

@@ -149,6 +149,7 @@ def validation_curve(history: History) -> str:
         for axes in (top, bottom):
             axes.grid(axis="y")
             axes.margins(y=0.15)
+        marks.at_most_one(top)
         marks.whole_ticks(bottom, len(history.epochs))
         bottom.set_xlabel("epoch")
 
@@ -187,6 +188,7 @@ def exit_scores(evaluation: Evaluated) -> str:
         axes.set(xlabel="depth", ylabel="score", xlim=(0.5, evaluation.layers + 0.5))
         axes.grid(axis="y")
         axes.margins(y=0.12)
+        marks.at_most_one(axes)
         marks.whole_ticks(axes, evaluation.layers)
         marks.legend_above(axes, columns=2)
 
