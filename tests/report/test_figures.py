@@ -255,6 +255,29 @@ def test_each_part_of_a_loss_has_its_panel(make_history):
     assert {"loss", "ce", "contrast"} <= set(words(figures.loss_curve(make_history())))
 
 
+def test_updates_of_fewer_texts_are_left_out_of_the_loss_and_said_to_be(make_history):
+    history = make_history(updates=100, epochs=4)
+    full = [replace(record, texts=32) for record in history.steps]
+    small = {"texts": 3, "loss": 0.0, "parts": {"ce": 0.0, "contrast": 0.0}}
+    spiked = [replace(record, **small) if record.step % 25 == 7 else record for record in full]
+    rest = [record for record in full if record.step % 25 != 7]
+    assert figures.loss_curve(History(spiked, history.epochs)) == figures.loss_curve(History(rest, history.epochs))
+    assert "fewer texts than the others are left out (4 of 100)" in captions.loss(History(spiked, history.epochs)).read
+    assert "left out" not in captions.loss(History(full, history.epochs)).read
+    assert "left out" not in captions.loss(history).read  # an older log does not tell
+
+
+def test_the_losses_of_tenths_and_of_epochs_are_told_apart(make_history):
+    history = make_history(updates=100, epochs=4)
+    steps = [replace(r, loss=14.7 if r.step <= 10 else 8.9 if r.step > 90 else 12.0) for r in history.steps]
+    epochs = [replace(r, loss=loss) for r, loss in zip(history.epochs, (19.5, 12.0, 8.0, 6.76), strict=True)]
+    assert captions.loss(History(steps, epochs)).shows == (
+        "Its median over the first tenth of 100 updates is 14.7, over the last tenth 8.9; "
+        "its mean over the first epoch is 19.5, over the last 6.76."
+    )
+    assert captions.loss(History(steps, [])).shows.endswith("over the last tenth 8.9.")
+
+
 def test_a_long_run_does_not_make_a_large_file(make_history):
     short, long = make_history(updates=600), make_history(updates=6000)
     for draw in (figures.loss_curve, figures.angle_curve, figures.cosine_strips):
