@@ -365,8 +365,8 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         decision, made = self._run(tokens), set_predictions if self.sets_ else predictions
         if self.tags_:
             names, rows = self.labels_.names, range(len(tokens))
-            return list(tag_predictions(decision, tokens, rows, examples, names, self._is_certified()))
-        return made(decision, self.labels_.names, self._is_certified())
+            return list(tag_predictions(decision, tokens, rows, examples, names, self.is_certified()))
+        return made(decision, self.labels_.names, self.is_certified())
 
     def stream(self, examples: Iterable[Example], chunk: int = CHUNK) -> Iterator[Answered]:
         """Predictions in the order of the texts, a chunk at a time: memory does not grow.
@@ -501,9 +501,11 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     @property
     def certificate(self) -> Certificate | None:
-        """What the policy in force promises; None where nothing is promised."""
+        """What the calibrated policy promises; None where nothing is promised, or another policy is in force."""
         self._check_fitted()
-        return self.certified_.certificate if self.certified_ is not None and self._is_certified() else None
+        if self.certified_ is None or self._is_named() or not self.is_certified():
+            return None
+        return self.certified_.certificate
 
     def policy_in_force(self) -> dict[str, object]:
         """The policy's name and the settings it uses."""
@@ -560,9 +562,15 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Whether the caller chose a policy."""
         return not (self.policy is None and self.threshold is None and self.depth is None)
 
-    def _is_certified(self) -> bool:
+    def is_certified(self) -> bool:
+        """Whether a certificate keeps the risk of the policy in force: its own, or all layers, which harm nothing."""
         known = self.certified_ is not None and self.certified_.certificate.certified
-        return known and not self._is_named()
+        return known and (not self._is_named() or self.runs_all_layers())
+
+    def runs_all_layers(self) -> bool:
+        """Whether the policy in force lets nobody leave before the last layer."""
+        told = self.policy_in_force()
+        return told["name"] == "never" or (told["name"] == "fixed" and told["depth"] == self.engine_.depth)
 
     def _run(self, tokens: Tokens) -> Decision:
         """Logits (N, C) and depths (N,) of texts in their order."""

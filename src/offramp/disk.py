@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import stat
 from pathlib import Path
 
 
@@ -25,6 +26,20 @@ def flush(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def as_umask_says(folder: Path) -> None:
+    """Give the files of a new folder the mode of any new file; safetensors makes its own for their owner alone."""
+    # The kernel applies the umask to a file; a process can only ask for it by changing it, for all its threads.
+    probe = folder / ".mode"
+    handle = os.open(probe, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
+    try:
+        mode = stat.S_IMODE(os.fstat(handle).st_mode)
+    finally:
+        os.close(handle)
+        probe.unlink()
+    for file in folder.iterdir():
+        file.chmod(mode)
 
 
 def sha256(file: Path) -> str:

@@ -169,6 +169,7 @@ class StepRecord:
     auxiliary_norm: float | None = None
     cosines: dict[str, float] = field(default_factory=dict)  # between the two gradients, by group of parameters
     phase: str = ""
+    texts: int | None = None  # that made the update; None in the log of an older offramp
 
 
 @dataclass(frozen=True, slots=True)

@@ -142,6 +142,20 @@ def test_saving_again_replaces_the_model_and_leaves_other_files(
     assert not [file.name for file in folder.iterdir() if file.name.startswith(".")]
 
 
+@pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o644), (0o077, 0o600)])
+def test_every_file_has_the_mode_that_the_umask_gives(
+    tokenizer: PreTrainedTokenizerFast, tmp_path: Path, umask: int, mode: int
+) -> None:
+    before = os.umask(umask)
+    try:
+        checkpoint.save(tmp_path / "model", make(), tokenizer, CONFIG, seen=torch.ones(3))
+    finally:
+        os.umask(before)
+    modes = {file.name: file.stat().st_mode & 0o777 for file in (tmp_path / "model").iterdir()}
+    assert {checkpoint.WEIGHTS, checkpoint.SEEN} < set(modes)
+    assert modes == dict.fromkeys(modes, mode)
+
+
 def test_a_folder_may_be_moved(folder: Path, tmp_path: Path) -> None:
     folder.rename(tmp_path / "elsewhere")
     found, _, _ = checkpoint.load(tmp_path / "elsewhere")

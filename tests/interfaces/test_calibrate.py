@@ -133,9 +133,7 @@ def test_the_certified_policy_is_in_force_without_options(
     assert told.promises() in offramp("evaluate", certified, tables / "test.csv").out
 
 
-@pytest.mark.parametrize(
-    "chosen", [("--policy", "confidence"), ("--threshold", 0.5), ("--depth", 2), ("--policy", "never")]
-)
+@pytest.mark.parametrize("chosen", [("--policy", "confidence"), ("--threshold", 0.5), ("--depth", 2)])
 def test_a_policy_that_is_named_is_not_certified(
     offramp: Run, certified: Path, tables: Path, chosen: tuple[object, ...]
 ) -> None:
@@ -143,6 +141,18 @@ def test_a_policy_that_is_named_is_not_certified(
     assert (ran.code, {line["certified"] for line in ran.lines}) == (0, {False})
     evaluated = offramp("evaluate", certified, tables / "test.csv", *chosen, "--json").json
     assert "certified" not in evaluated["policy"]
+
+
+@pytest.mark.parametrize("chosen", [("--policy", "never"), ("--depth", 4), ("--policy", "fixed", "--depth", 4)])
+def test_answers_after_all_layers_keep_every_promise(
+    offramp: Run, certified: Path, staged: Any, tables: Path, chosen: tuple[object, ...]
+) -> None:
+    lines = offramp("predict", certified, tables / "test.csv", *chosen, "--json").lines
+    assert {(line["depth"], line["certified"]) for line in lines} == {(4, True)}
+    evaluated = offramp("evaluate", certified, tables / "test.csv", *chosen, "--json").json
+    assert "certificate" not in evaluated  # which tells of the thresholds, and they are not in force
+    lines = offramp("predict", staged.folder, tables / "test.csv", *chosen, "--json").lines
+    assert {line["certified"] for line in lines} == {False}  # where there is no certificate, nothing is kept
 
 
 def test_a_budget_alone_promises_nothing(offramp: Run, folder: Path, held_out: Path, tables: Path) -> None:

@@ -350,6 +350,7 @@ def test_the_log_has_a_record_per_update_and_per_epoch(
     assert [record["lr"] for record in steps] == pytest.approx(
         [1e-3 * share for share in (1 / 4, 2 / 4, 3 / 4, 1, 2 / 3, 1 / 3)]
     )
+    assert [sum(record["texts"] for record in steps[first : first + 3]) for first in (0, 3)] == [len(loop.train)] * 2
     for record in steps:
         assert record["loss"] == pytest.approx(0.98 * record["parts"]["ce"] + 0.02 * record["parts"]["contrast"])
         if scope == "none":

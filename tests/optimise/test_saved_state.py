@@ -36,6 +36,13 @@ def test_what_is_written_is_read_to_the_bit(tmp_path: Path) -> None:
     assert facts == {"place": {"best_score": -math.inf, "seconds": 0.1}}
 
 
+def test_a_checkpoint_is_as_readable_as_any_new_file(tmp_path: Path) -> None:
+    SavedState(tmp_path / "training").write(1, {"a": torch.ones(2)}, {})
+    (tmp_path / "any").touch()
+    wanted = (tmp_path / "any").stat().st_mode
+    assert {file.stat().st_mode for file in (tmp_path / "training").rglob("*") if file.is_file()} == {wanted}
+
+
 def test_only_the_newest_is_kept_and_newest_means_the_highest_number(tmp_path: Path) -> None:
     saved = SavedState(tmp_path)
     for number in (8, 9, 10, 100):

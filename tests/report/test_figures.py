@@ -17,6 +17,7 @@ from offramp.errors import DataError, MissingExtra
 from offramp.report import captions, figures
 from offramp.report.history import History
 from offramp.report.marks import MOST_POINTS, running_median, thin
+from offramp.report.metrics import Evaluation
 from offramp.types import StepRecord
 
 OF_HISTORY = [figures.loss_curve, figures.angle_curve, figures.cosine_strips, figures.validation_curve]
@@ -138,6 +139,17 @@ def test_the_mean_over_the_trained_exits_is_named(make_evaluation, trained):
     assert f"the mean over {len(right)} exits is {sum(right) / len(right):.3f}" in captions.exits(evaluation).shows
 
 
+def test_the_axis_of_scores_ends_at_one(make_evaluation, make_history):
+    truth, exits = [0, 1] * 20, {depth: [0, 1] * 20 for depth in range(1, 5)}
+    perfect = Evaluation.of(truth, truth, [4] * 40, exits, range(1, 5), 4, ["no", "yes"], {"name": "never"})
+    history = make_history()
+    scored = History(history.steps, [replace(record, score=1.0) for record in history.epochs])
+    for drawn in (figures.exit_scores(perfect), figures.validation_curve(scored)):
+        shown = [float(word) for word in words(drawn) if re.fullmatch(r"\d\.\d+", word)]
+        assert 1.0 in shown
+        assert max(shown) == 1.0
+
+
 def test_one_exit_or_none_has_no_mean(make_evaluation):
     for trained in ([6], []):
         evaluation = make_evaluation(trained=trained)
@@ -241,6 +253,29 @@ def test_a_strip_is_blue_where_gradients_agree_orange_where_they_conflict_and_gr
 
 def test_each_part_of_a_loss_has_its_panel(make_history):
     assert {"loss", "ce", "contrast"} <= set(words(figures.loss_curve(make_history())))
+
+
+def test_updates_of_fewer_texts_are_left_out_of_the_loss_and_said_to_be(make_history):
+    history = make_history(updates=100, epochs=4)
+    full = [replace(record, texts=32) for record in history.steps]
+    small = {"texts": 3, "loss": 0.0, "parts": {"ce": 0.0, "contrast": 0.0}}
+    spiked = [replace(record, **small) if record.step % 25 == 7 else record for record in full]
+    rest = [record for record in full if record.step % 25 != 7]
+    assert figures.loss_curve(History(spiked, history.epochs)) == figures.loss_curve(History(rest, history.epochs))
+    assert "fewer texts than the others are left out (4 of 100)" in captions.loss(History(spiked, history.epochs)).read
+    assert "left out" not in captions.loss(History(full, history.epochs)).read
+    assert "left out" not in captions.loss(history).read  # an older log does not tell
+
+
+def test_the_losses_of_tenths_and_of_epochs_are_told_apart(make_history):
+    history = make_history(updates=100, epochs=4)
+    steps = [replace(r, loss=14.7 if r.step <= 10 else 8.9 if r.step > 90 else 12.0) for r in history.steps]
+    epochs = [replace(r, loss=loss) for r, loss in zip(history.epochs, (19.5, 12.0, 8.0, 6.76), strict=True)]
+    assert captions.loss(History(steps, epochs)).shows == (
+        "Its median over the first tenth of 100 updates is 14.7, over the last tenth 8.9; "
+        "its mean over the first epoch is 19.5, over the last 6.76."
+    )
+    assert captions.loss(History(steps, [])).shows.endswith("over the last tenth 8.9.")
 
 
 def test_a_long_run_does_not_make_a_large_file(make_history):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from offramp.config import Config
 from offramp.data.tokens import Tokens
@@ -55,6 +57,20 @@ def test_what_is_loaded_answers_as_torch_does(
     with pytest.raises(ModelError, match="holds an exported model"):
         refuse(tmp_path / "out")
     refuse(tmp_path)
+
+
+@pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o755), (0o077, 0o700)])
+def test_the_folder_and_its_files_have_the_mode_that_the_umask_gives(
+    model: MultiExitModel, tokenizer: Any, tmp_path: Path, umask: int, mode: int
+) -> None:
+    before = os.umask(umask)
+    try:
+        export(tmp_path / "out", model, tokenizer, Config(), int8=True, seen=torch.ones(3))
+    finally:
+        os.umask(before)
+    assert (tmp_path / "out").stat().st_mode & 0o777 == mode
+    modes = {file.name: file.stat().st_mode & 0o777 for file in (tmp_path / "out").iterdir()}
+    assert modes == dict.fromkeys(modes, mode & 0o666)
 
 
 @pytest.mark.parametrize("step", ["export_segments", "quantise", "checkpoint.save"])

@@ -34,6 +34,18 @@ TRAINED = {
     "stage2.least_updates": 0,
 }
 
+SETS: dict[str, Any] = {
+    "data.labels": "set",
+    "exits.size": 16,
+    "optimise.metric": "micro_f1",
+    "optimise.strategy": "joint",
+    "optimise.epochs": 3,
+    "optimise.lr_exit": 0.02,
+    "optimise.track": [],
+    "policy.name": "confidence",
+    "policy.threshold": 0.7,
+}
+
 
 @pytest.fixture(scope="session")
 def bare(backbone_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -55,6 +67,16 @@ def folder(bare: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     classifier.calibrate(as_table(list(texts), list(labels), "held-out"), max_drop=0.1, policy="confidence")
     classifier.save(home)
     return home
+
+
+@pytest.fixture(scope="session")
+def sets(tmp_path_factory: pytest.TempPathFactory, backbone_folder: Path) -> Path:
+    """A model of sets of labels, without a certificate; no test may write to it."""
+    folder = tmp_path_factory.mktemp("sets") / "model"
+    texts, labels = toy_texts(60)
+    more = [[label, "dull"] if "dull" in text.split() else [label] for text, label in zip(texts, labels, strict=True)]
+    Classifier("ce", str(backbone_folder), SETS).fit(texts, more).save(folder)
+    return folder
 
 
 @pytest.fixture(scope="session")

@@ -73,7 +73,9 @@ def test_concurrent_clients_get_what_each_would_get_alone(
 def test_an_answer_says_whether_the_certificate_stands_behind_it(client: TestClient, free: TestClient) -> None:
     assert predict(client, ["good film"])[0]["certified"]
     assert predict(client, ["good film"], point=0)[0]["certified"]
-    assert not predict(client, ["good film"], policy="never")[0]["certified"]
+    for all_layers in ({"policy": "never"}, {"depth": 4}):
+        assert predict(client, ["good film"], **all_layers)[0]["certified"]
+        assert predict(free, ["good film"], **all_layers)[0]["certified"]
     assert not predict(free, ["good film"], threshold=0.5)[0]["certified"]
 
 

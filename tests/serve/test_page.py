@@ -5,11 +5,15 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.serve.conftest import listening
+
+from offramp import Classifier
+from offramp.runtime.certified import Certified, write
 
 os.environ.setdefault("PLAYWRIGHT_SKIP_BROWSER_DOWNLOAD", "1")
 CHROMIUM = next(
@@ -97,6 +101,53 @@ def test_texts_are_answered_with_label_depth_and_every_exit(open_page: Any, clas
     wide = [bar.bounding_box()["width"] for bar in shown.locator(".bar:not(.far) b").all()]
     assert wide == sorted(wide, reverse=True)
     assert wide[0] > wide[1]
+
+
+def test_a_long_text_ends_in_an_ellipsis_and_is_shown_whole_on_request(open_page: Any) -> None:
+    page = ready(open_page(viewport={"width": 600, "height": 800}))
+    ask(page, "good film\n" + "the plot was bad " * 55)
+    short, long = page.locator("li.answer").nth(0), page.locator("li.answer").nth(1)
+    text = long.locator(".text").first
+    assert text.evaluate("(each) => getComputedStyle(each).webkitLineClamp") == "4"
+    folded = text.bounding_box()["height"]
+    assert text.evaluate("(each) => each.scrollHeight > each.clientHeight + 1")
+    assert not short.get_by_role("button").is_visible()
+    button = long.get_by_role("button", name="Show all of it")
+    assert button.get_attribute("aria-expanded") == "false"
+    button.focus()
+    page.keyboard.press("Enter")
+    less = long.get_by_role("button", name="Show less")
+    assert less.get_attribute("aria-expanded") == "true"
+    assert text.bounding_box()["height"] > 2 * folded
+    assert text.evaluate("(each) => each.scrollHeight <= each.clientHeight + 1")
+    less.click()
+    assert text.bounding_box()["height"] == folded
+
+
+def test_the_badge_never_stands_alone_on_a_line(open_page: Any) -> None:
+    page = ready(open_page(viewport={"width": 1280, "height": 800}))
+    ask(page, "good film")
+    alone = page.evaluate(
+        """() => Array.from({ length: 120 }, (_, letters) => {
+          document.querySelector(".answer .label").textContent = "m".repeat(letters + 1);
+          const badge = document.querySelector(".answer .tag").getBoundingClientRect();
+          const depth = document.querySelector(".answer .track").getBoundingClientRect();
+          return badge.top >= depth.bottom ? letters + 1 : 0;
+        }).filter(Boolean)"""
+    )
+    assert alone == []
+
+
+def test_of_a_set_of_labels_the_page_says_whose_probability_it_shows(open_page: Any, sets: Path) -> None:
+    with listening(sets) as (host, port):
+        page = open_page(f"http://{host}:{port}/")
+        page.get_by_text("on torch.").wait_for()
+        ask(page, "dull film")
+        told = page.locator("li.answer .result").inner_text()
+        truth = Classifier.load(sets, policy="never").decide(["dull film"])[0]
+        assert f"least sure label {truth.probability:.3f}" in told
+        assert "probability" not in told
+        page.context.close()
 
 
 def test_the_slider_tells_what_is_promised_and_moves_the_depths(open_page: Any, free: str) -> None:
@@ -215,6 +266,30 @@ def test_without_a_certificate_it_says_so_and_the_slider_is_a_threshold(open_pag
         page.get_by_role("slider").focus()
         page.keyboard.press("End")
         page.get_by_text("left at depth 1 of 4").wait_for()
+        page.context.close()
+
+
+def test_where_no_threshold_could_be_certified_the_slider_rests_and_says_why(
+    open_page: Any, folder: Path, tmp_path: Path
+) -> None:
+    home = Path(shutil.copytree(folder, tmp_path / "model"))
+    found = Classifier.load(home).certified_
+    assert found is not None
+    full = found.certificate.accuracy_full
+    nobody = {"policy": "never", "settings": {}, "thresholds": {}, "exits": ()}
+    measured = {"harms": 0, "measured": 0.0, "accuracy_early": full, "mean_depth": 4.0, "cost": 4.0}
+    write(home, Certified(replace(found.certificate, **nobody, **measured)))
+    with listening(home) as (host, port):
+        page = ready(open_page(f"http://{host}:{port}/"))
+        page.get_by_text("There is no curve: no threshold could be certified.").wait_for()
+        slider = page.get_by_role("slider")
+        assert slider.is_disabled()
+        assert slider.get_attribute("title") == "No threshold could be certified."
+        assert "no threshold could be certified" in page.locator("#reading").inner_text()
+        assert "no threshold could be certified" in slider.get_attribute("aria-valuetext")
+        assert "no thresholds could be certified" in page.locator("#promise").inner_text()
+        ask(page, "good film")
+        assert page.locator("li.answer .tag").inner_text() == "certified"
         page.context.close()
 
 

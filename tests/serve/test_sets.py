@@ -12,28 +12,6 @@ from tests.conftest import toy_texts
 from offramp import Classifier
 from offramp.runtime.predictions import SetPrediction
 
-SETTINGS: dict[str, Any] = {
-    "data.labels": "set",
-    "exits.size": 16,
-    "optimise.metric": "micro_f1",
-    "optimise.strategy": "joint",
-    "optimise.epochs": 3,
-    "optimise.lr_exit": 0.02,
-    "optimise.track": [],
-    "policy.name": "confidence",
-    "policy.threshold": 0.7,
-}
-
-
-@pytest.fixture(scope="module")
-def sets(tmp_path_factory: pytest.TempPathFactory, backbone_folder: Path) -> Path:
-    """A folder with a model of sets."""
-    folder = tmp_path_factory.mktemp("sets") / "model"
-    texts, labels = toy_texts(60)
-    more = [[label, "dull"] if "dull" in text.split() else [label] for text, label in zip(texts, labels, strict=True)]
-    Classifier("ce", str(backbone_folder), SETTINGS).fit(texts, more).save(folder)
-    return folder
-
 
 @pytest.mark.parametrize("detail", [False, True])
 def test_the_server_answers_with_the_labels_of_each_text(
@@ -49,6 +27,7 @@ def test_the_server_answers_with_the_labels_of_each_text(
         assert found["labels"] == list(wanted.labels)
         assert found["depth"] == wanted.depth
         assert found["probability"] == pytest.approx(wanted.probability, abs=1e-5)
+        assert found["probabilities"] == pytest.approx(list(wanted.probabilities), abs=1e-5)
         assert "label" not in found
         for exit in found.get("exits", ()):
             given = [name for name, p in zip(reply["labels"], exit["probabilities"], strict=True) if p >= 0.5]

@@ -21,7 +21,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from offramp.config import Config, from_mapping, to_toml
-from offramp.disk import flush, sha256
+from offramp.disk import as_umask_says, flush, sha256
 from offramp.encoder.load import quiet_loading
 from offramp.errors import ModelError, TrainingError
 from offramp.exits import manifest
@@ -69,6 +69,7 @@ def save(
             (part / SETTINGS).write_text(to_toml(config), "utf-8")
             if seen is not None:
                 save_file({"digests": seen}, part / SEEN)
+            as_umask_says(part)
             names = sorted(p.name for p in part.iterdir())
             files = {file: sha256(part / file) for file in names}
             (folder / MANIFEST).unlink(missing_ok=True)

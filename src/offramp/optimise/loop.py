@@ -268,7 +268,7 @@ class Loop:
             if processes.count() > 1 and not all(m.shared for m in measured):
                 update.share_out()
             share = rate(done, updates, settings.warmup)
-            record = self._record(phase, measured, share, per_epoch)
+            record = self._record(phase, measured, share, per_epoch, sum(map(len, group)))
             norm = update.apply(share) if math.isfinite(record.loss) else None
             if norm is None or not math.isfinite(norm):
                 what = f"The loss became {record.loss}" if norm is None else f"The gradient's norm became {norm}"
@@ -319,7 +319,7 @@ class Loop:
         pool = max(1, POOL * settings.batch_size // size)
         return length_buckets(self.train.lengths, size, self.shuffler, pool)
 
-    def _record(self, phase: Phase, measured: list[Measured], share: float, per_epoch: int) -> StepRecord:
+    def _record(self, phase: Phase, measured: list[Measured], share: float, per_epoch: int, texts: int) -> StepRecord:
         angles = [angle for m in measured for angle in m.angles]
         count = len(measured)
         step = self.place.update + 1
@@ -339,6 +339,7 @@ class Loop:
             auxiliary_norm=sum(a.auxiliary_norm for a in angles) / len(angles) if angles else None,
             cosines={group: _middle(found) for group, found in cosines.items()},
             phase=phase.name,
+            texts=texts,
         )
 
     # --- validation and checkpoints

@@ -16,7 +16,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from offramp.disk import flush, sha256
+from offramp.disk import as_umask_says, flush, sha256
 from offramp.errors import ModelError, TrainingError
 from offramp.sealed import sealed, unsealed
 
@@ -68,6 +68,7 @@ class SavedState:
             save_file({name: t.contiguous() for name, t in tensors.items()}, part / _TENSORS)
             manifest = {"facts": facts, "sha256": sha256(part / _TENSORS)}
             (part / _FACTS).write_text(sealed(manifest), "utf-8")
+            as_umask_says(part)
             for file in (part / _TENSORS, part / _FACTS, part):
                 flush(file)
             _discard(final)

@@ -69,11 +69,17 @@ def loss(history: History) -> Caption:
     read = "The faint line is the loss of single updates, the strong one its running median."
     if len({name for record in history.steps for name in record.parts}) > 1:
         read += " The panels below are the parts it is made of, each on its own scale."
-    values = [record.loss for record in history.steps if math.isfinite(record.loss)]
+    left = len(history.steps) - len(history.full_steps)
+    if left:
+        read += f" Updates of fewer texts than the others are left out ({left:,} of {len(history.steps):,})."
+    values = [record.loss for record in history.full_steps if math.isfinite(record.loss)]
     tenth = math.ceil(len(values) / 10)
     first, last = median(values[:tenth]), median(values[-tenth:])
-    shows = f"Between the first and the last tenth of {len(values):,} updates it went from {first:.3g} to {last:.3g}."
-    return Caption(read, shows)
+    shows = f"Its median over the first tenth of {len(values):,} updates is {first:.3g}, over the last tenth {last:.3g}"
+    epochs = [record.loss for record in history.epochs if math.isfinite(record.loss)]
+    if len(epochs) > 1:
+        shows += f"; its mean over the first epoch is {epochs[0]:.3g}, over the last {epochs[-1]:.3g}"
+    return Caption(read, shows + ".")
 
 
 def angles(history: History, threshold: float | None) -> Caption:

@@ -121,6 +121,8 @@ def speed_quality(curve: Curve) -> str:
             axes.set_xlim(left=0)
             axes.grid(axis="y")
             axes.margins(y=0.12)
+        marks.at_most_one(left)
+        marks.at_most_one(right)
         left.set_ylabel("accuracy")
         # Of the figure and not of a panel, which would shrink for it.
         figure.legend(*left.get_legend_handles_labels(), loc="outside upper left", ncols=4)

@@ -26,11 +26,12 @@ MOST_STRIPS = 80  # stretches of a run along a heat strip
 
 
 def loss_curve(history: History) -> str:
-    """Loss of every update with its running median; below it each part of the loss on its own scale."""
-    panels = {"loss": marks.finite((record.step, record.loss) for record in history.steps)}
-    names = sorted({name for record in history.steps for name in record.parts})
+    """Loss of every update of as many texts as the others, with its running median; below it each part of the loss."""
+    steps = history.full_steps
+    panels = {"loss": marks.finite((record.step, record.loss) for record in steps)}
+    names = sorted({name for record in steps for name in record.parts})
     for name in names if len(names) > 1 else ():
-        found = marks.finite((record.step, record.parts[name]) for record in history.steps if name in record.parts)
+        found = marks.finite((record.step, record.parts[name]) for record in steps if name in record.parts)
         if found:
             panels[plain(name, 16)] = found
     _need(panels["loss"], "an update with a loss")
@@ -149,6 +150,7 @@ def validation_curve(history: History) -> str:
         for axes in (top, bottom):
             axes.grid(axis="y")
             axes.margins(y=0.15)
+        marks.at_most_one(top)
         marks.whole_ticks(bottom, len(history.epochs))
         bottom.set_xlabel("epoch")
 
@@ -187,6 +189,7 @@ def exit_scores(evaluation: Evaluated) -> str:
         axes.set(xlabel="depth", ylabel="score", xlim=(0.5, evaluation.layers + 0.5))
         axes.grid(axis="y")
         axes.margins(y=0.12)
+        marks.at_most_one(axes)
         marks.whole_ticks(axes, evaluation.layers)
         marks.legend_above(axes, columns=2)
 

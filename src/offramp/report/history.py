@@ -29,6 +29,12 @@ class History:
         return sum(decided) / len(decided) if decided else math.nan
 
     @property
+    def full_steps(self) -> list[StepRecord]:
+        """The updates without those of fewer texts than the others, whose loss is lower because it is of fewer."""
+        most = max((record.texts or 0 for record in self.steps), default=0)
+        return [record for record in self.steps if record.texts in (None, most)]
+
+    @property
     def cosines(self) -> dict[str, list[tuple[int, float]]]:
         """Update and cosine between the two gradients, of every group of parameters that ever had one."""
         found: dict[str, list[tuple[int, float]]] = {}
@@ -80,6 +86,7 @@ def _numbers(value: Any) -> bool:
 
 SHAPES: dict[str, Callable[[Any], bool]] = {
     "step": lambda value: type(value) is int,
+    "texts": lambda value: value is None or type(value) is int,
     **dict.fromkeys(("epoch", "loss", "score", "lr"), _number),
     **dict.fromkeys(("parts", "cosines", "by_exit"), _numbers),
     **dict.fromkeys(("metric", "phase"), lambda value: isinstance(value, str)),

@@ -55,6 +55,14 @@ def whole_ticks(axes: Axes, most: int) -> None:
     axes.set_xticks([1, *range(step, most + 1, step)] if step > 1 else range(1, most + 1))
 
 
+def at_most_one(axes: Axes) -> None:
+    """End the y axis of scores at 1, which none exceeds; marks that lie there stay whole."""
+    if axes.get_ylim()[1] > 1:
+        axes.set_ylim(top=1)
+    for drawn in axes.lines:
+        drawn.set_clip_on(False)
+
+
 def legend_above(axes: Axes, columns: int) -> None:
     """A legend over the axes, where no data can be under it."""
     axes.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=columns, borderaxespad=0.2, borderpad=0.2)

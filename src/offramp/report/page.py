@@ -219,7 +219,7 @@ def _training(history: History, config: Mapping[str, Any]) -> str:
 
 def _phase(history: History, config: Mapping[str, Any]) -> list[str]:
     parts = []
-    if any(math.isfinite(record.loss) for record in history.steps):
+    if any(math.isfinite(record.loss) for record in history.full_steps):
         parts.append(figure("Loss by update", captions.loss(history), lambda: figures.loss_curve(history)))
     if any(record.angle is not None and math.isfinite(record.angle) for record in history.steps):
         alignment = config.get("alignment")

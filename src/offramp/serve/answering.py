@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -60,6 +60,7 @@ class Answer:
     exits: list[ExitAnswer] | None = None
     labels: list[Label] | None = None  # in place of `label`
     tagged: TagPrediction | None = None  # in place of both, where words have tags
+    probabilities: list[float] | None = None  # of `labels`
 
 
 class Answerer:
@@ -99,9 +100,11 @@ class Answerer:
         made = set_predictions if self.classifier.sets_ else predictions
         found = made(Decision(decision.logits.float().cpu(), decision.depth), names, chosen.certified)
         for each, shortened, every in zip(found, cut, exits, strict=True):
-            given = list(each.labels) if isinstance(each, SetPrediction) else None
             label = each.label if isinstance(each, Prediction) else None
-            yield Answer(label, each.probability, each.depth, each.certified, shortened, every, given)
+            answer = Answer(label, each.probability, each.depth, each.certified, shortened, every)
+            if isinstance(each, SetPrediction):
+                answer = replace(answer, labels=list(each.labels), probabilities=list(each.probabilities))
+            yield answer
 
     def _tagged(
         self, ask: Ask, tokens: Tokens, rows: Sequence[int], texts: Sequence[Example], cut: Sequence[bool]

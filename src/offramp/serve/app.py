@@ -201,14 +201,12 @@ def _told(answer: Answer) -> dict[str, Any]:
         if answer.exits is not None:
             told["exits"] = [_told_exit(exit) for exit in answer.exits]
         return told
-    other = "labels" if answer.labels is None else "label"
-    if answer.exits is None:
-        names = ("label", "labels", "probability", "depth", "certified", "cut")
-        return {name: getattr(answer, name) for name in names if name != other}
-    found = asdict(answer)
-    for each in (found, *found["exits"]):
-        del each[other], each["tagged"]
-    return found
+    names = ("label",) if answer.labels is None else ("labels", "probabilities")
+    told = {name: getattr(answer, name) for name in (*names, "probability", "depth", "certified", "cut")}
+    if answer.exits is not None:
+        of_exit = ("depth", "trained", names[0], "probabilities", "distances")
+        told["exits"] = [{name: getattr(exit, name) for name in of_exit} for exit in answer.exits]
+    return told
 
 
 TAGGED = ("words", "tags", "probabilities", "depths", "spans")

@@ -59,9 +59,9 @@ class Choices:
             known = ", ".join(map(str, model.engine_.exits))
             raise ConfigError(f"`depth` should be an exit that can answer: {known}. Found {depth}.")
         certificate = self.classifier.certificate
-        if choice != Choice() and certificate is not None and not self.allow:
+        if choice != Choice() and certificate is not None and not self.allow and not model.runs_all_layers():
             self._refuse_bolder(told, certificate)
-        return Chosen(made, model.certificate is not None)
+        return Chosen(made, model.is_certified())
 
     def _point(self, choice: Choice) -> Chosen:
         certified = self.classifier.certified_
@@ -83,8 +83,6 @@ class Choices:
 
     def _refuse_bolder(self, told: dict[str, object], certificate: Certificate) -> None:
         name, layers = told["name"], self.classifier.engine_.depth
-        if name == "never" or (name == "fixed" and told["depth"] == layers):
-            return
         below = [depth for depth in self.classifier.engine_.trained if depth < layers]
         # One threshold is read at every trained exit, also where the certificate lets nobody leave.
         least = max((certificate.rule.get(depth, float("inf")) for depth in below), default=float("inf"))

@@ -41,8 +41,9 @@ class ExitReply(BaseModel):
 class AnswerReply(BaseModel):
     """What a text was answered, how surely, where it left, and whether a certificate stands behind that.
 
-    A model that gives sets of labels answers with `labels`, one that tags words with `words`, a tag, a probability and
-    a depth for each of them (null for a word that was cut off) and `spans`, any other with `label`.
+    A model that gives sets of labels answers with `labels` and the probability of each, one that tags words with
+    `words`, a tag, a probability and a depth for each of them (null for a word that was cut off) and `spans`, any other
+    with `label`.
     """
 
     label: str | int | None = None

@@ -64,6 +64,7 @@ function setDial() {
   slider.value = points.length ? model.dial.chosen : 0;
   const idle = bound && !points.length;
   slider.disabled = idle;
+  slider.title = idle ? "No threshold could be certified." : "";
   readDial();
 }
 
@@ -94,7 +95,7 @@ function readDial() {
     find("promise").textContent = point.promise;
     tag.textContent = point.certified ? "certified" : "not certified";
   } else if (find("point").disabled) {
-    find("reading").textContent = "Every text runs all layers";
+    find("reading").textContent = "Every text runs all layers: no threshold could be certified";
     find("promise").textContent = model.promise ?? "";
     tag.textContent = "certified";
   } else {
@@ -183,6 +184,28 @@ function hue(label) {
   return Math.max(0, names.indexOf(label)) % HUES;
 }
 
+/** Where a text left, with its badge, which stays beside it where there is room. */
+function leaving(found, ...told) {
+  const badge = element("span", { class: found.certified ? "tag sure" : "tag" }, found.certified ? "certified" : "not certified");
+  return element("span", { class: "leaving" }, element("span", {}, ...told), badge);
+}
+
+/** A text of which the first lines are shown, and the rest on request. */
+function folded(...parts) {
+  const shown = element("p", { class: "text" }, ...parts);
+  const button = element("button", { type: "button", class: "more", "aria-expanded": "false", hidden: "" }, "Show all of it");
+  button.addEventListener("click", () => {
+    const open = shown.classList.toggle("whole");
+    button.setAttribute("aria-expanded", open);
+    button.textContent = open ? "Show less" : "Show all of it";
+  });
+  // Only once it stands in the page is it known what does not fit; a window may become narrower, and details be opened.
+  new ResizeObserver(() => {
+    if (!shown.classList.contains("whole")) button.hidden = shown.scrollHeight <= shown.clientHeight + 1;
+  }).observe(shown);
+  return [shown, button];
+}
+
 function tagged(text, found, reply, open) {
   const unread = found.tags.filter((tag) => tag === null).length;
   const result = element(
@@ -190,17 +213,16 @@ function tagged(text, found, reply, open) {
     { class: "result" },
     element("span", {}, `${found.spans.length} spans in ${found.words.length} words`),
     element("span", {}, `least probability ${share(found.probability)}`),
-    element("span", {}, ` last word left at depth ${found.depth} of ${reply.layers}`),
-    element("span", { class: found.certified ? "tag sure" : "tag" }, found.certified ? "certified" : "not certified"),
+    leaving(found, ` last word left at depth ${found.depth} of ${reply.layers}`),
   );
   if (unread) result.append(element("span", { class: "tag" }, `${unread} words not read`));
   const every = found.exits.map((exit) => {
     const words = found.depths.filter((depth) => depth === exit.depth).length;
     const title = `Exit ${exit.depth}: ${words} words left here${exit.trained ? "" : " (not trained)"}`;
-    return element("div", { class: words ? "exit left" : "exit" }, element("p", { class: "hint" }, title), element("p", { class: "text" }, ...marked(text, exit.spans)));
+    return element("div", { class: words ? "exit left" : "exit" }, element("p", { class: "hint" }, title), ...folded(...marked(text, exit.spans)));
   });
   const detail = element("details", open ? { open: "" } : {}, element("summary", {}, "What every exit says"), element("div", { class: "exits" }, ...every));
-  return element("li", { class: "answer" }, element("p", { class: "text" }, ...marked(text, found.spans)), result, detail);
+  return element("li", { class: "answer" }, ...folded(...marked(text, found.spans)), result, detail);
 }
 
 function card(text, found, reply, open) {
@@ -211,14 +233,13 @@ function card(text, found, reply, open) {
     "p",
     { class: "result" },
     element("span", { class: "label" }, named(found)),
-    element("span", {}, `probability ${share(found.probability)}`),
-    element("span", {}, track, ` left at depth ${found.depth} of ${reply.layers}`),
-    element("span", { class: found.certified ? "tag sure" : "tag" }, found.certified ? "certified" : "not certified"),
+    element("span", {}, `${found.labels ? "least sure label" : "probability"} ${share(found.probability)}`),
+    leaving(found, track, ` left at depth ${found.depth} of ${reply.layers}`),
   );
   if (found.cut) result.append(element("span", { class: "tag" }, `cut to ${model.max_tokens} tokens`));
   const every = element("div", { class: "exits" }, ...found.exits.map((exit) => table(exit, reply.labels, found.depth)));
   const detail = element("details", open ? { open: "" } : {}, element("summary", {}, "What every exit says"), every);
-  return element("li", { class: "answer" }, element("p", { class: "text" }, text), result, detail);
+  return element("li", { class: "answer" }, ...folded(text), result, detail);
 }
 
 function table(exit, labels, left) {
