@@ -11,6 +11,7 @@ import sys
 import warnings
 from contextlib import nullcontext
 from dataclasses import asdict
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
@@ -63,6 +64,15 @@ Threshold = Annotated[float | None, typer.Option(help="Score of the policy from 
 Threads = Annotated[int | None, typer.Option(help="Threads to run with; one per core unless given.")]
 Depth = Annotated[int | None, typer.Option(help="`fixed`: the depth at which every text leaves.")]
 ModelFolder = Annotated[Path, typer.Argument(metavar="MODEL", help="Folder that `offramp train` wrote.")]
+
+
+class Format(StrEnum):
+    """What lines hold: the names of `offramp.data.rows.FORMATS`, which are not imported for `--help`."""
+
+    TEXT = "text"
+    CSV = "csv"
+    TSV = "tsv"
+    JSONL = "jsonl"
 
 
 @app.command()
@@ -217,6 +227,10 @@ def predict(
     depth: Depth = None,
     threads: Threads = None,
     text: TextColumns = None,
+    format: Annotated[
+        Format | None,
+        typer.Option(help="What FILE or standard input holds; as its suffix says, or text, unless given."),
+    ] = None,
     on_ray: OnRay = False,
     address: Address = None,
     workers: Workers = None,
@@ -240,11 +254,12 @@ def predict(
         from offramp.cluster.predict import BLOCK, Job
 
         chosen = {"policy": policy, "threshold": threshold, "depth": depth}
-        job = Job(model, file, out, tuple(text or ()), chosen, keep_text, BLOCK if block is None else block)
+        size = BLOCK if block is None else block
+        job = Job(model, file, out, tuple(text or ()), chosen, keep_text, size, format)
         answer(job, classifier, cluster, as_json)
         return
     source = sys.stdin.buffer if file == "-" else Path(file)
-    examples = stream(source, text=text or classifier.config_.data.text, tags=classifier.tags_)
+    examples = stream(source, text=text or classifier.config_.data.text, tags=classifier.tags_, format=format)
     for found in classifier.stream(examples):
         if as_json:
             _print_json(asdict(found))

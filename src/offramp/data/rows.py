@@ -82,9 +82,8 @@ def rows_of(source: Source) -> Rows:
     raise DataError(f"Data should be a path, a data set's name, a frame or a list. Found {shown(source)}.")
 
 
-def _table_rows(source: str | Path, delimiter: str) -> Rows:
-    name = name_of(source)
-    records = _records(without_end(file_lines(source)), delimiter, name)
+def _table_rows(lines: Iterator[str], name: str, delimiter: str) -> Rows:
+    records = _records(without_end(lines), delimiter, name)
     _, columns = next(records, (0, []))
     if not columns:
         raise empty_source(name)
@@ -133,11 +132,9 @@ def _unquoted(field: str) -> str:
     return field[1:-1].replace('""', '"') if re.fullmatch(r'"(?:[^"]|"")*"', field) else field
 
 
-def _json_rows(source: str | Path) -> Rows:
-    name = name_of(source)
-
+def _json_rows(lines: Iterator[str], name: str) -> Rows:
     def objects() -> Iterator[tuple[int, object]]:
-        for number, line in enumerate(without_end(file_lines(source)), 1):
+        for number, line in enumerate(without_end(lines), 1):
             try:
                 yield number, json.loads(line)
             except (ValueError, RecursionError) as error:
@@ -352,15 +349,44 @@ def line_rows(lines: Iterator[str], name: str) -> Rows:
     return Rows(name, "line", None, pick)
 
 
+FORMATS: dict[str, Callable[[Iterator[str], str], Rows]] = {
+    "text": line_rows,
+    "csv": lambda lines, name: _table_rows(lines, name, ","),
+    "tsv": lambda lines, name: _table_rows(lines, name, "\t"),
+    "jsonl": _json_rows,
+}
+"""What lines may hold, by the name that `--format` gives it; the readers take the lines and what they are called."""
+
 _READERS: dict[str, Callable[[str | Path], Rows]] = {
-    ".csv": lambda source: _table_rows(source, ","),
-    ".tsv": lambda source: _table_rows(source, "\t"),
-    ".jsonl": _json_rows,
-    ".ndjson": _json_rows,
-    ".json": _json_rows,
+    ".csv": lambda source: FORMATS["csv"](file_lines(source), name_of(source)),
+    ".tsv": lambda source: FORMATS["tsv"](file_lines(source), name_of(source)),
+    ".jsonl": lambda source: FORMATS["jsonl"](file_lines(source), name_of(source)),
+    ".ndjson": lambda source: FORMATS["jsonl"](file_lines(source), name_of(source)),
+    ".json": lambda source: FORMATS["jsonl"](file_lines(source), name_of(source)),
     ".parquet": parquet_rows,
     ".conll": _conll_rows,
 }
+
+
+def header_of(line: str) -> tuple[str, tuple[str, ...]] | None:
+    """The format and the columns of a table that seems to begin with this line; None: it reads like a text.
+
+    >>> header_of("id,text,label"), header_of("text, please")
+    (('csv', ('id', 'text', 'label')), None)
+    """
+    if line.startswith("{"):
+        try:
+            return "jsonl", tuple(json.loads(line))
+        except (ValueError, RecursionError):
+            return None
+    for name, delimiter in (("tsv", "\t"), ("csv", ",")):
+        try:
+            columns = next(csv.reader([line.rstrip("\r\n")], delimiter=delimiter), [])
+        except csv.Error:  # longer than any name
+            return None
+        if len(columns) > 1 and all(column == column.strip() for column in columns):
+            return name, tuple(columns)
+    return None
 
 
 def reader_of(source: str | Path) -> Callable[[str | Path], Rows] | None:
