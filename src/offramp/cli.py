@@ -429,6 +429,7 @@ def _train(
     config = override(load_recipe(recipe), [*settings, *extra])
 
     from offramp.classifier import Classifier
+    from offramp.data.label_sets import warn_of_sets
     from offramp.data.sources import columns, read
     from offramp.data.tokens import TruncationWarning
     from offramp.exits import checkpoint
@@ -442,6 +443,8 @@ def _train(
         warnings.simplefilter("ignore")  # the first process warns
     how = columns(config.data)
     train_table = read(data, **how)
+    if config.data.labels == "one":
+        warn_of_sets(train_table.labels, config.data.label_separator)
     validation_table = read(validation, **how) if validation else None
     classifier = Classifier(recipe, backbone, [*settings, *extra], seed)
     before = resume and checkpoint.is_model(out)

@@ -28,13 +28,17 @@ def split(
 
     from offramp.config import Config, override
     from offramp.data.division import REST, divide, write_parts
+    from offramp.data.label_sets import warn_of_sets
     from offramp.data.sources import columns, read
     from offramp.errors import UserError
 
     for name, size in (("--held-out", held_out), ("--test", test)):
         if size < 0 or (size > 1 and size != int(size)):
             raise UserError(f"`{name}` should be a share below 1 or a whole number of texts. Found {size:g}.")
-    table = read(data, **columns(override(Config(), settings or []).data, text, label))
+    how = override(Config(), settings or []).data
+    table = read(data, **columns(how, text, label))
+    if how.labels == "one":
+        warn_of_sets(table.labels, how.label_separator)
     sizes = {name: size for name, size in (("test", test), ("held-out", held_out)) if size}
     found = divide(table, sizes, torch.Generator().manual_seed(seed))
     order = [REST, "held-out", "test"]

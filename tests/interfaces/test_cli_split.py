@@ -52,3 +52,29 @@ def test_a_size_that_is_no_size_is_refused(offramp: Run, tmp_path: Path) -> None
         ran = offramp("split", written(tmp_path), "--out", tmp_path / "p", "--label", "queue", "--test", size)
         assert ran.code == 2
         assert f"Found {size}" in ran.err
+
+
+def joined(folder: Path) -> Path:
+    labels = ("billing", "device", "billing|device", "device|delivery")
+    lines = [f"message {place},{labels[place % 4]}" for place in range(60)]
+    (folder / "all.csv").write_text("\n".join(["text,label", *lines]), "utf-8")
+    return folder / "all.csv"
+
+
+def test_labels_that_look_like_sets_are_named_once(offramp: Run, tmp_path: Path) -> None:
+    ran = offramp("split", joined(tmp_path), "--out", tmp_path / "one")
+    assert ran.code == 0
+    assert ran.err.count("\n") == 1
+    assert "warning: 30 of 60 labels, such as `billing|device`" in ran.err
+    assert "--set data.labels=set" in ran.err
+    assert offramp("split", tmp_path / "all.csv", "--out", tmp_path / "set", "--set", "data.labels=set").err == ""
+
+
+def test_an_empty_label_and_words_with_tags_hear_how_they_are_read(offramp: Run, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("text,label\none,a\ntwo,\n")
+    assert "data.labels=set" in offramp("split", tmp_path / "a.csv", "--out", tmp_path / "p").err
+    for column in ("tokens", "words"):
+        (tmp_path / "b.jsonl").write_text(f'{{"{column}": ["a"], "tags": ["O"]}}\n')
+        ran = offramp("split", tmp_path / "b.jsonl", "--out", tmp_path / "p")
+        assert ran.code == 2
+        assert "--recipe acl-tags, or --set data.labels=tags" in ran.err

@@ -184,9 +184,11 @@ def _text_columns(columns: tuple[str, ...], wanted: tuple[str, ...], name: str, 
         if all(column in columns for column in choice):
             return choice
     expected = " or ".join(" + ".join(f"`{column}`" for column in choice) for choice in choices)
+    tagged = not tags and "tags" in columns and ("tokens" in columns or "words" in columns)
     raise DataError(
         f"A column should hold the text, named {expected}. Found {listed(columns)} in {name}. "
-        "Name the text column, or the two of a pair, with --text."
+        + ("Words with tags are read with --recipe acl-tags, or --set data.labels=tags. " if tagged else "")
+        + "Name the text column, or the two of a pair, with --text."
     )
 
 
@@ -235,8 +237,8 @@ def _tagged(values: tuple[object, ...], place: str, labelled: bool, required: bo
         raise DataError(
             f"There should be as many tags as words. Found {len(tags)} tags for {len(words)} words in {place}. Mend it."
         )
-    told = [_label(tag, f"{place}, word {number}", required=True) for number, tag in enumerate(tags, 1)]
-    return Example(text, words=words, tags=tuple(tag for tag in told if tag is not None))
+    told = [_tag(tag, f"{place}, word {number}") for number, tag in enumerate(tags, 1)]
+    return Example(text, words=words, tags=tuple(told))
 
 
 def _words(value: object, place: str) -> tuple[str, tuple[str, ...]]:
@@ -275,8 +277,19 @@ def _label(value: object, place: str, required: bool) -> Label | None:
     if not _missing(value):
         raise DataError(f"A label should be a word or a whole number. Found {shown(value)} in {place}. Mend it.")
     if required:
-        raise DataError(f"A label should not be empty. Found an empty one in {place}. Fill it in or remove the row.")
+        raise DataError(
+            f"A label should not be empty. Found an empty one in {place}. Fill it in or remove the row, or set "
+            "data.labels=set where texts have sets of labels, which may be empty."
+        )
     return None
+
+
+def _tag(value: object, place: str) -> Label:
+    if _missing(value):
+        raise DataError(f"A tag should not be empty. Found an empty one in {place}. Fill it in or remove the row.")
+    tag = _label(value, place, required=True)
+    assert tag is not None
+    return tag
 
 
 def _label_set(value: object, place: str, required: bool, separator: str) -> tuple[Label, ...] | None:
