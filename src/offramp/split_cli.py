@@ -40,7 +40,7 @@ def split(
     if how.labels == "one":
         warn_of_sets(table.labels, how.label_separator)
     sizes = {name: size for name, size in (("test", test), ("held-out", held_out)) if size}
-    found = divide(table, sizes, torch.Generator().manual_seed(seed))
+    found = divide(table, sizes, torch.Generator().manual_seed(seed), label or how.label)
     order = [REST, "held-out", "test"]
     parts = {name: found[name] for name in order if name in found}
     there = sorted(file.name for name in parts for file in out.glob(f"{name}.*"))

@@ -78,3 +78,13 @@ def test_an_empty_label_and_words_with_tags_hear_how_they_are_read(offramp: Run,
         ran = offramp("split", tmp_path / "b.jsonl", "--out", tmp_path / "p")
         assert ran.code == 2
         assert "--recipe acl-tags, or --set data.labels=tags" in ran.err
+
+
+def test_a_column_that_gives_nearly_every_text_a_label_of_its_own_is_named(offramp: Run, tmp_path: Path) -> None:
+    lines = [f"{max(place, 3)},message {place},a" for place in range(40)]
+    (tmp_path / "all.csv").write_text("\n".join(["id,text,label", *lines]), "utf-8")
+    ran = offramp("split", tmp_path / "all.csv", "--out", tmp_path / "p", "--label", "id")
+    assert ran.code == 2
+    assert "nearly every text has a label of its own in the column `id`" in ran.err
+    assert "--label" in ran.err
+    assert not (tmp_path / "p").exists()
