@@ -7,6 +7,7 @@ Results go to standard output, progress and warnings to standard error. Exit cod
 from __future__ import annotations
 
 import json
+import os
 import sys
 import warnings
 from contextlib import nullcontext
@@ -20,7 +21,7 @@ import typer
 from offramp import hub_cli, split_cli
 from offramp.cluster.options import Address, OnRay, Workers, cluster_of
 from offramp.config import DEFAULT_RECIPE
-from offramp.errors import Interrupted, OfframpError, UserError
+from offramp.errors import Interrupted, OfframpError, UserError, need
 from offramp.process import Verbs, as_process
 from offramp.serve.cli import serve
 from offramp.study.cli import app as study_app
@@ -132,6 +133,7 @@ def evaluate(
     as_json: Json = False,
 ) -> None:
     """Score a model on labelled texts, under a policy and exit by exit."""
+    _check_there(model, data)
     classifier = _load(model, policy, threshold, depth, threads)
     _check_map(classifier, map_depth, report)
     table = _read(classifier, data, text, label)
@@ -172,6 +174,7 @@ def calibrate(
     """Choose when texts may leave, with a guarantee, from texts the model was not trained on."""
     from offramp.lock import held
 
+    _check_there(model, data)
     classifier = _load(model, threads=threads, certificate=False)
     table = _read(classifier, data, text, label, labels_required=max_disagreement is None)
     with held(model):
@@ -202,6 +205,10 @@ def export(
     """Write a model as ONNX segments, for onnxruntime."""
     if int8 and data is None:
         raise UserError("`--int8` should come with `--data FILE`: labelled texts on which the loss is measured.")
+    from offramp.exits.folder import check_empty
+
+    _check_there(model, data)
+    check_empty(out)
     classifier = _load(model)
     table = None if data is None else _read(classifier, data, text, label)
     found = classifier.export(out, int8, _exits(classifier, exits), table, max_drop)
@@ -240,12 +247,14 @@ def predict(
     as_json: Json = False,
 ) -> None:
     """Answer texts, in their order, as a stream; or on Ray, into a folder that a killed command goes on with."""
-    from offramp.data.sources import stream
+    from offramp.data.presence import check_texts
 
     only = {"--out": out, "--keep-text": keep_text, "--block": block}
     cluster = cluster_of(on_ray, address, workers, threads, only)
     if cluster is not None and out is None:
         raise UserError("`--ray` should come with `--out DIR`: a folder for the answers.")
+    _check_there(model)
+    check_texts(file)
     classifier = _load(model, policy, threshold, depth, threads)
     if cluster is not None and classifier.tags_:
         raise UserError("`--ray` should be asked of a model that gives labels to texts. Found one that tags words.")
@@ -258,6 +267,8 @@ def predict(
         job = Job(model, file, out, tuple(text or ()), chosen, keep_text, size, format)
         answer(job, classifier, cluster, as_json)
         return
+    from offramp.data.sources import stream
+
     source = sys.stdin.buffer if file == "-" else Path(file)
     examples = stream(source, text=text or classifier.config_.data.text, tags=classifier.tags_, format=format)
     for found in classifier.stream(examples):
@@ -292,6 +303,7 @@ def tune(
 ) -> None:
     """Search for the settings that validate best; killed, the same command goes on."""
     from offramp.config import load_recipe, override
+    from offramp.data.presence import check_data
     from offramp.spaces import space_of
 
     cluster = cluster_of(on_ray, address, workers, threads, {"--threads": threads})
@@ -301,6 +313,9 @@ def tune(
     changed += [f"optimise.seed={seed}"] if seed is not None else []
     config = override(load_recipe(recipe), changed)
     searched = space_of(space, config)
+    need("optuna", "tune")
+    check_data(data)
+    check_data(validation)
 
     from offramp.data.sources import columns, read
     from offramp.progress import ProgressBar
@@ -423,10 +438,16 @@ def _train(
 ) -> tuple[Result, Evaluated]:
     """Train, save, validate, report."""
     from offramp.config import load_recipe, override
+    from offramp.data.presence import check_data
+    from offramp.exits.folder import vacant
 
     extra = [f"data.text={json.dumps(text, ensure_ascii=False)}"] if text else []
     extra += [f"data.label={label}"] if label else []
     config = override(load_recipe(recipe), [*settings, *extra])
+    if os.environ.get("RANK", "0") == "0":  # of several processes, the first one writes
+        vacant(out, resume, overwrite)
+    check_data(data)
+    check_data(validation)
 
     from offramp.classifier import Classifier
     from offramp.data.label_sets import warn_of_sets
@@ -437,9 +458,7 @@ def _train(
     from offramp.progress import ProgressBar
 
     first = processes.rank() == 0
-    if first:
-        checkpoint.vacant(out, resume, overwrite)
-    else:
+    if not first:
         warnings.simplefilter("ignore")  # the first process warns
     how = columns(config.data)
     train_table = read(data, **how)
@@ -493,6 +512,15 @@ def _load(
     if chosen["name"] == "fixed" and chosen["depth"] not in trained and chosen["depth"] in classifier.engine_.exits:
         _say(f"warning: the exit at depth {chosen['depth']} was not trained; trained: {', '.join(map(str, trained))}")
     return classifier
+
+
+def _check_there(model: Path, data: str | None = None) -> None:
+    """Refuse a model folder or labelled texts that are not there, before seconds go into loading what reads them."""
+    from offramp.data.presence import check_data
+    from offramp.runtime.onnx_folder import check_any
+
+    check_any(model)
+    check_data(data)
 
 
 def _exits(classifier: Classifier, given: str | None) -> list[int] | None:

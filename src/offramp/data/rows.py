@@ -38,7 +38,6 @@ from offramp.data.files import (
     existing,
     file_lines,
     name_of,
-    near_names,
     not_found,
     opened,
     path_of,
@@ -46,8 +45,7 @@ from offramp.data.files import (
     shown,
     without_end,
 )
-from offramp.errors import DataError
-from offramp.types import Example
+from offramp.errors import DataError, near_names
 
 Source = str | Path | Iterable[object]
 """A path, a data set's name, a pandas frame, or a list."""
@@ -219,7 +217,7 @@ def _row_groups(metadata: Any, first: int) -> tuple[list[int], int]:
 def _dataset_rows(source: str | Path) -> Rows:
     import datasets
 
-    name, config, split = _dataset_name(source)
+    name, config, split = dataset_name(source)
     try:
         if Path(name).is_absolute():
             _check_inside(Path(name), datasets.load_dataset_builder(name, config).config.data_files or {})
@@ -252,8 +250,8 @@ def _check_inside(folder: Path, files: Mapping[str, Iterable[str]]) -> None:
             )
 
 
-def _dataset_name(source: str | Path) -> tuple[str, str | None, str]:
-    """Name or folder, config and split."""
+def dataset_name(source: str | Path) -> tuple[str, str | None, str]:
+    """Name or folder, config and split of a data set; what can be neither is refused."""
     path = path_of(source)
     if path.is_dir():
         return str(path.resolve()), None, "train"
@@ -282,6 +280,8 @@ def _frame_rows(frame: Any) -> Rows:
 
 
 def _list_rows(items: Iterable[object]) -> Rows:
+    from offramp.types import Example  # it needs torch, and files do not
+
     name, rest = "the list", iter(items)
     first = list(islice(rest, 1))
     numbered = enumerate(chain(first, rest), 1)
