@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from offramp import hub_cli, split_cli
+from offramp import __version__, hub_cli, split_cli
 from offramp.cluster.options import Address, OnRay, Workers, cluster_of
 from offramp.config import DEFAULT_RECIPE
 from offramp.errors import Interrupted, OfframpError, UserError, need
@@ -38,6 +38,13 @@ if TYPE_CHECKING:
     from offramp.runtime.predictions import Answered
     from offramp.runtime.tag_predictions import TagPrediction
 
+
+def _tell_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"offramp {__version__}")
+        raise typer.Exit
+
+
 app = typer.Typer(
     name="offramp",
     cls=Verbs,
@@ -47,6 +54,17 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+@app.callback()
+def offramp(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and exit.", is_eager=True, callback=_tell_version)
+    ] = False,
+) -> None:
+    """Text classifiers with an exit after every layer."""
+
+
 app.add_typer(study_app)
 app.command()(serve)
 app.command()(split_cli.split)
@@ -64,7 +82,8 @@ PolicyName = Annotated[
 Threshold = Annotated[float | None, typer.Option(help="Score of the policy from which a text leaves.")]
 Threads = Annotated[int | None, typer.Option(help="Threads to run with; one per core unless given.")]
 Depth = Annotated[int | None, typer.Option(help="`fixed`: the depth at which every text leaves.")]
-ModelFolder = Annotated[Path, typer.Argument(metavar="MODEL", help="Folder that `offramp train` wrote.")]
+ModelFolder = Annotated[Path, typer.Argument(metavar="MODEL", help="Folder that `offramp train` or `export` wrote.")]
+TrainedFolder = Annotated[Path, typer.Argument(metavar="MODEL", help="Folder that `offramp train` wrote.")]
 
 
 class Format(StrEnum):
@@ -190,7 +209,7 @@ def calibrate(
 
 @app.command()
 def export(
-    model: ModelFolder,
+    model: TrainedFolder,
     out: Annotated[Path, typer.Option(help="Folder for the exported model.")],
     int8: Annotated[bool, typer.Option("--int8", help="Weights and activations of the layers in 8 bits.")] = False,
     data: Annotated[str | None, typer.Option(help="Labelled texts to compare accuracies on; needed by --int8.")] = None,

@@ -7,11 +7,9 @@ from typing import Annotated
 
 import typer
 
-ModelFolder = Annotated[Path, typer.Argument(metavar="MODEL", help="Folder that `offramp train` wrote.")]
-
 
 def card(
-    model: ModelFolder,
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="Folder that `offramp train` or `export` wrote.")],
     data: Annotated[str | None, typer.Argument(metavar="[DATA]", help="Labelled texts whose scores it tells.")] = None,
     with_curve: Annotated[bool, typer.Option("--curve", help="Also tell accuracy, layers and time on DATA.")] = False,
     text: Annotated[
@@ -43,7 +41,7 @@ def card(
 
 
 def push(
-    model: ModelFolder,
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="Folder that `offramp train` wrote.")],
     repository: Annotated[str, typer.Argument(metavar="REPOSITORY", help="OWNER/NAME on the Hugging Face hub.")],
     private: Annotated[bool, typer.Option("--private", help="Let nobody else see a new repository.")] = False,
 ) -> None:
