@@ -80,13 +80,13 @@ def need(package: str, extra: str) -> None:
 
 
 def near_names(path: Path) -> str:
-    """A hint with the names in the folder that are near to a path's."""
+    """A hint with the paths in the same folder whose names are near to a path's."""
     try:
         here = [] if path.exists() else [entry.name for entry in path.parent.iterdir()]
     except OSError:
         return ""
     near = get_close_matches(path.name, here, n=3, cutoff=0.6)
-    return f" Near it: {', '.join(f'`{name}`' for name in near)}." if near else ""
+    return f" Near it: {', '.join(f'`{path.with_name(name)}`' for name in near)}." if near else ""
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> ConfigError:

@@ -79,8 +79,13 @@ def test_a_bad_file_is_named_with_its_line_and_nothing_is_written(
 @pytest.mark.parametrize("verb", ALL)
 def test_a_missing_file_gets_the_near_names(ask: Run, tmp_path: Path, verb: str) -> None:
     (tmp_path / "texts.csv").write_text(f"text,label\n{GOOD}")
-    refused(ask(verb, tmp_path / "text.csv"), "File not found", "text.csv`", "Near it: `texts.csv`")
+    near = f"Near it: `{tmp_path / 'texts.csv'}`"  # with its folder, to be copied
+    refused(ask(verb, tmp_path / "text.csv"), "File not found", "text.csv`", near)
     assert list(tmp_path.iterdir()) == [tmp_path / "texts.csv"]
+
+
+def test_a_text_in_place_of_a_file_hears_where_texts_go(offramp: Run, model: Path) -> None:
+    refused(offramp("predict", model, "where is my lamp"), 'echo "where is my lamp" | offramp predict MODEL')
 
 
 def test_bad_validation_texts_stop_a_training_before_it_begins(

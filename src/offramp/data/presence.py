@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from offramp.data.files import existing, not_found, path_of, remote
+from offramp.data.files import existing, path_of, remote
 from offramp.data.rows import dataset_name, reader_of
 from offramp.data.task_rows import is_task
+from offramp.errors import DataError, near_names
 
 
 def check_data(source: str | None) -> None:
@@ -19,5 +20,12 @@ def check_data(source: str | None) -> None:
 
 def check_texts(source: str) -> None:
     """Refuse a file of texts that `stream` would not find; `-` is standard input."""
-    if source != "-" and not is_task(source) and not remote(source) and not path_of(source).exists():
-        raise not_found(path_of(source))
+    if source == "-" or is_task(source) or remote(source):
+        return
+    path = path_of(source)
+    if not path.exists() and any(mark.isspace() for mark in source) and not near_names(path):
+        raise DataError(
+            f"Texts should stand in a file or on standard input. Found no file `{source}`. Where it is a text itself: "
+            f'echo "{source}" | offramp predict MODEL'
+        )
+    existing(path)
