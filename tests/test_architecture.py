@@ -62,7 +62,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "autoload": set(),
     "model_card": BASE | {"classifier", "encoder", "optimise", "report"},
     "hub": BASE | {"classifier", "exits", "model_card", "runtime"},
-    "hub_cli": BASE | {"classifier", "data", "hub", "model_card"},
+    "hub_cli": BASE | {"classifier", "data", "exits", "hub", "model_card", "runtime"},
     "split_cli": BASE | {"data"},
     "hugging_face": BASE | set(STAGES) - {"serve"} | {"beginning", "classifier", "preparation"},
     "classifier": BASE
@@ -283,6 +283,65 @@ def test_help_loads_no_heavy_library() -> None:
     loaded = loaded_by(HELP)
     assert "typer" in loaded
     assert not loaded & HEAVY
+
+
+TOLD_AT_ONCE = {
+    "evaluate none {data}": "There is no folder `none`",
+    "calibrate none {data}": "There is no folder `none`",
+    "predict none {data}": "There is no folder `none`",
+    "export none --out new": "There is no folder `none`",
+    "serve none": "There is no folder `none`",
+    "card none": "There is no folder `none`",
+    "push none me/desk": "There is no folder `none`",
+    "evaluate {taken} {data}": "is not an offramp model",
+    "evaluate {model} none.csv": "File not found: `none.csv`",
+    "calibrate {model} none.csv": "File not found: `none.csv`",
+    "predict {model} none.csv": "File not found: `none.csv`",
+    "predict {model} none": "File not found: `none`",
+    "card {model} none.csv": "File not found: `none.csv`",
+    "export {model} --out new --data none.csv": "File not found: `none.csv`",
+    "export {model} --out {taken}": "should be empty or not exist",
+    "split none.csv --out new": "File not found: `none.csv`",
+    "split {data} --out {taken}": "should be free of parts",
+    "train none.csv --out new": "File not found: `none.csv`",
+    "train {data} --out new --validation none.csv": "File not found: `none.csv`",
+    "train {data} --out {model}": "holds a model already",
+    "train {data} --out {taken}": "It holds other files",
+    "demo --out {taken}": "It holds other files",
+    "tune none.csv --out new": "File not found: `none.csv`",
+    "predict {model} {data} --ray --out new": "pip install 'offramp[ray]'",
+    "tune {data} --out new --ray": "pip install 'offramp[ray]'",
+    "study run lacon-table2 --ray": "pip install 'offramp[ray]'",
+}
+"""Commands that cannot work, and what they say."""
+
+MISUSE = """
+from offramp.cli import main
+sys.modules["ray"] = None
+for command in {commands!r}:
+    sys.argv = ["offramp", *command.split()]
+    try:
+        main()
+    except SystemExit as end:
+        assert end.code == 2, command
+"""
+
+
+def test_what_is_missing_or_taken_is_told_without_a_heavy_library(tmp_path: Path) -> None:
+    places = {"data": tmp_path / "data.csv", "model": tmp_path / "model", "taken": tmp_path / "taken"}
+    (tmp_path / "data.csv").write_text("text,label\na,b\n")
+    for name, file in (("model", "offramp.json"), ("taken", "train.csv")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / file).write_text("{}")
+    commands = [command.format(**places) for command in TOLD_AT_ONCE]
+    body = COST.format(body=MISUSE.format(commands=commands))
+    ran = subprocess.run([sys.executable, "-c", body], capture_output=True, text=True, cwd=tmp_path)
+    assert ran.returncode == 0, ran.stderr
+    told = ran.stderr.splitlines()
+    heard = zip(TOLD_AT_ONCE.items(), told, strict=True)
+    assert [(command, said) for (command, words), said in heard if words not in said] == []
+    assert not set(json.loads(ran.stdout)) & (HEAVY - {"ray"})
+    assert not (tmp_path / "new").exists()
 
 
 def test_the_costs_are_really_seen() -> None:

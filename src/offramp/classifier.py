@@ -383,15 +383,24 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             self.warn_of_cuts(cuts, texts, unread)
 
     def chunks(self, examples: Iterable[Example], chunk: int = CHUNK) -> Iterator[tuple[list[Answered], int]]:
-        """The predictions of so many texts at a time, and how many of these texts were cut."""
+        """The predictions of so many texts at a time, and how many of these texts were cut.
+
+        Where a text cannot be read, those before it are answered first.
+        """
         if chunk < 1:
             raise ConfigError(f"`chunk` should be 1 or more. Found {chunk}.")
         rest = iter(examples)
-        while waiting := list(islice(rest, chunk)):
-            self._check_fitted()
-            known = as_examples(waiting, self.tags_)
-            tokens = self._tokens(known, warn=False)
-            yield self._answers(known, tokens), tokens.truncated
+        bad: DataError | None = None
+        while bad is None:
+            waiting, bad = _taken(rest, chunk)
+            if waiting:
+                self._check_fitted()
+                known = as_examples(waiting, self.tags_)
+                tokens = self._tokens(known, warn=False)
+                yield self._answers(known, tokens), tokens.truncated
+            elif bad is None:
+                return
+        raise bad
 
     def warn_of_cuts(self, cuts: int, texts: int, unread: int = 0) -> None:
         """One warning that counts the texts that were cut, where there are any, and the words that were not read."""
@@ -681,6 +690,17 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     @classmethod
     def _with(cls, config: Config, parameters: Mapping[str, Any]) -> Classifier:
         return cls(**{"recipe": config.recipe, "settings": changes(config), **parameters})
+
+
+def _taken(rest: Iterator[Example], count: int) -> tuple[list[Example], DataError | None]:
+    """The next texts, at most so many, and why there are fewer, where one of them cannot be read."""
+    found: list[Example] = []
+    try:
+        for example in islice(rest, count):
+            found.append(example)  # one by one, so that those before an error stay
+    except DataError as error:
+        return found, error
+    return found, None
 
 
 def _labels_of(config: Config) -> dict[str, Any]:

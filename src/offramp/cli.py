@@ -7,19 +7,21 @@ Results go to standard output, progress and warnings to standard error. Exit cod
 from __future__ import annotations
 
 import json
+import os
 import sys
 import warnings
 from contextlib import nullcontext
 from dataclasses import asdict
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from offramp import hub_cli, split_cli
+from offramp import __version__, hub_cli, split_cli
 from offramp.cluster.options import Address, OnRay, Workers, cluster_of
 from offramp.config import DEFAULT_RECIPE
-from offramp.errors import Interrupted, OfframpError, UserError
+from offramp.errors import Interrupted, OfframpError, UserError, need
 from offramp.process import Verbs, as_process
 from offramp.serve.cli import serve
 from offramp.study.cli import app as study_app
@@ -36,6 +38,13 @@ if TYPE_CHECKING:
     from offramp.runtime.predictions import Answered
     from offramp.runtime.tag_predictions import TagPrediction
 
+
+def _tell_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"offramp {__version__}")
+        raise typer.Exit
+
+
 app = typer.Typer(
     name="offramp",
     cls=Verbs,
@@ -45,6 +54,17 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+@app.callback()
+def offramp(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and exit.", is_eager=True, callback=_tell_version)
+    ] = False,
+) -> None:
+    """Text classifiers with an exit after every layer."""
+
+
 app.add_typer(study_app)
 app.command()(serve)
 app.command()(split_cli.split)
@@ -62,7 +82,17 @@ PolicyName = Annotated[
 Threshold = Annotated[float | None, typer.Option(help="Score of the policy from which a text leaves.")]
 Threads = Annotated[int | None, typer.Option(help="Threads to run with; one per core unless given.")]
 Depth = Annotated[int | None, typer.Option(help="`fixed`: the depth at which every text leaves.")]
-ModelFolder = Annotated[Path, typer.Argument(metavar="MODEL", help="Folder that `offramp train` wrote.")]
+ModelFolder = Annotated[Path, typer.Argument(metavar="MODEL", help="Folder that `offramp train` or `export` wrote.")]
+TrainedFolder = Annotated[Path, typer.Argument(metavar="MODEL", help="Folder that `offramp train` wrote.")]
+
+
+class Format(StrEnum):
+    """What lines hold: the names of `offramp.data.rows.FORMATS`, which are not imported for `--help`."""
+
+    TEXT = "text"
+    CSV = "csv"
+    TSV = "tsv"
+    JSONL = "jsonl"
 
 
 @app.command()
@@ -122,6 +152,7 @@ def evaluate(
     as_json: Json = False,
 ) -> None:
     """Score a model on labelled texts, under a policy and exit by exit."""
+    _check_there(model, data)
     classifier = _load(model, policy, threshold, depth, threads)
     _check_map(classifier, map_depth, report)
     table = _read(classifier, data, text, label)
@@ -162,6 +193,7 @@ def calibrate(
     """Choose when texts may leave, with a guarantee, from texts the model was not trained on."""
     from offramp.lock import held
 
+    _check_there(model, data)
     classifier = _load(model, threads=threads, certificate=False)
     table = _read(classifier, data, text, label, labels_required=max_disagreement is None)
     with held(model):
@@ -177,7 +209,7 @@ def calibrate(
 
 @app.command()
 def export(
-    model: ModelFolder,
+    model: TrainedFolder,
     out: Annotated[Path, typer.Option(help="Folder for the exported model.")],
     int8: Annotated[bool, typer.Option("--int8", help="Weights and activations of the layers in 8 bits.")] = False,
     data: Annotated[str | None, typer.Option(help="Labelled texts to compare accuracies on; needed by --int8.")] = None,
@@ -192,6 +224,10 @@ def export(
     """Write a model as ONNX segments, for onnxruntime."""
     if int8 and data is None:
         raise UserError("`--int8` should come with `--data FILE`: labelled texts on which the loss is measured.")
+    from offramp.exits.folder import check_empty
+
+    _check_there(model, data)
+    check_empty(out)
     classifier = _load(model)
     table = None if data is None else _read(classifier, data, text, label)
     depths = _exits(classifier, exits)
@@ -221,6 +257,10 @@ def predict(
     depth: Depth = None,
     threads: Threads = None,
     text: TextColumns = None,
+    format: Annotated[
+        Format | None,
+        typer.Option(help="What FILE or standard input holds; as its suffix says, or text, unless given."),
+    ] = None,
     on_ray: OnRay = False,
     address: Address = None,
     workers: Workers = None,
@@ -230,12 +270,14 @@ def predict(
     as_json: Json = False,
 ) -> None:
     """Answer texts, in their order, as a stream; or on Ray, into a folder that a killed command goes on with."""
-    from offramp.data.sources import stream
+    from offramp.data.presence import check_texts
 
     only = {"--out": out, "--keep-text": keep_text, "--block": block}
     cluster = cluster_of(on_ray, address, workers, threads, only)
     if cluster is not None and out is None:
         raise UserError("`--ray` should come with `--out DIR`: a folder for the answers.")
+    _check_there(model)
+    check_texts(file)
     classifier = _load(model, policy, threshold, depth, threads)
     if cluster is not None and classifier.tags_:
         raise UserError("`--ray` should be asked of a model that gives labels to texts. Found one that tags words.")
@@ -244,11 +286,14 @@ def predict(
         from offramp.cluster.predict import BLOCK, Job
 
         chosen = {"policy": policy, "threshold": threshold, "depth": depth}
-        job = Job(model, file, out, tuple(text or ()), chosen, keep_text, BLOCK if block is None else block)
+        size = BLOCK if block is None else block
+        job = Job(model, file, out, tuple(text or ()), chosen, keep_text, size, format)
         answer(job, classifier, cluster, as_json)
         return
+    from offramp.data.sources import stream
+
     source = sys.stdin.buffer if file == "-" else Path(file)
-    examples = stream(source, text=text or classifier.config_.data.text, tags=classifier.tags_)
+    examples = stream(source, text=text or classifier.config_.data.text, tags=classifier.tags_, format=format)
     for found in classifier.stream(examples):
         if as_json:
             _print_json(asdict(found))
@@ -281,6 +326,7 @@ def tune(
 ) -> None:
     """Search for the settings that validate best; killed, the same command goes on."""
     from offramp.config import load_recipe, override
+    from offramp.data.presence import check_data
     from offramp.spaces import space_of
 
     cluster = cluster_of(on_ray, address, workers, threads, {"--threads": threads})
@@ -290,6 +336,9 @@ def tune(
     changed += [f"optimise.seed={seed}"] if seed is not None else []
     config = override(load_recipe(recipe), changed)
     searched = space_of(space, config)
+    need("optuna", "tune")
+    check_data(data)
+    check_data(validation)
 
     from offramp.data.sources import columns, read
     from offramp.progress import ProgressBar
@@ -412,12 +461,19 @@ def _train(
 ) -> tuple[Result, Evaluated]:
     """Train, save, validate, report."""
     from offramp.config import load_recipe, override
+    from offramp.data.presence import check_data
+    from offramp.exits.folder import vacant
 
     extra = [f"data.text={json.dumps(text, ensure_ascii=False)}"] if text else []
     extra += [f"data.label={label}"] if label else []
     config = override(load_recipe(recipe), [*settings, *extra])
+    if os.environ.get("RANK", "0") == "0":  # of several processes, the first one writes
+        vacant(out, resume, overwrite)
+    check_data(data)
+    check_data(validation)
 
     from offramp.classifier import Classifier
+    from offramp.data.label_sets import warn_of_sets
     from offramp.data.sources import columns, read
     from offramp.data.tokens import TruncationWarning
     from offramp.exits import checkpoint
@@ -425,12 +481,12 @@ def _train(
     from offramp.progress import ProgressBar
 
     first = processes.rank() == 0
-    if first:
-        checkpoint.vacant(out, resume, overwrite)
-    else:
+    if not first:
         warnings.simplefilter("ignore")  # the first process warns
     how = columns(config.data)
     train_table = read(data, **how)
+    if config.data.labels == "one":
+        warn_of_sets(train_table.labels, config.data.label_separator)
     validation_table = read(validation, **how) if validation else None
     classifier = Classifier(recipe, backbone, [*settings, *extra], seed)
     before = resume and checkpoint.is_model(out)
@@ -479,6 +535,15 @@ def _load(
     if chosen["name"] == "fixed" and chosen["depth"] not in trained and chosen["depth"] in classifier.engine_.exits:
         _say(f"warning: the exit at depth {chosen['depth']} was not trained; trained: {', '.join(map(str, trained))}")
     return classifier
+
+
+def _check_there(model: Path, data: str | None = None) -> None:
+    """Refuse a model folder or labelled texts that are not there, before seconds go into loading what reads them."""
+    from offramp.data.presence import check_data
+    from offramp.runtime.onnx_folder import check_any
+
+    check_any(model)
+    check_data(data)
 
 
 def _exits(classifier: Classifier, given: str | None) -> list[int] | None:

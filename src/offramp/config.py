@@ -15,6 +15,7 @@ import tomllib
 import typing
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from importlib import resources
 from typing import Any
 
@@ -538,12 +539,16 @@ def _check_key(key: str) -> None:
     stage, _, name = key.partition(".")
     hints = _hints(Config)
     stages = [k for k in hints if k not in ("recipe", "about")]
+    fields = {f"{s}.{f.name}": f.name for s in stages for f in dataclasses.fields(hints[s])}
     if stage not in stages:
+        meant = get_close_matches(name or stage, list(fields.values()), n=1, cutoff=0.8)
+        if meant and not (name and get_close_matches(stage, stages, n=1, cutoff=0.5)):
+            near = " or ".join(repr(dotted) for dotted, last in fields.items() if last == meant[0])
+            raise ConfigError(f"`{stage}` is not a known part of the configuration. Did you mean {near}?")
         raise unknown_name("part of the configuration", stage, stages)
     if name:
-        names = [f.name for f in dataclasses.fields(hints[stage])]
-        if name not in names:
-            raise unknown_name("field", key, [f"{s}.{f.name}" for s in stages for f in dataclasses.fields(hints[s])])
+        if key not in fields:
+            raise unknown_name("field", key, fields)
     elif "." in key:
         raise ConfigError(f"`{key}` should be followed by a field's name.")
 

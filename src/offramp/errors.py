@@ -18,6 +18,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from importlib.util import find_spec
+from pathlib import Path
 
 
 class OfframpError(Exception):
@@ -69,6 +71,22 @@ class Interrupted(KeyboardInterrupt):
     def __init__(self, signal: int) -> None:
         super().__init__(f"stopped by signal {signal}")
         self.signal = signal
+
+
+def need(package: str, extra: str) -> None:
+    """Refuse to begin without an optional dependency, which is looked for and not loaded."""
+    if find_spec(package) is None:
+        raise MissingExtra(package, extra)
+
+
+def near_names(path: Path) -> str:
+    """A hint with the paths in the same folder whose names are near to a path's."""
+    try:
+        here = [] if path.exists() else [entry.name for entry in path.parent.iterdir()]
+    except OSError:
+        return ""
+    near = get_close_matches(path.name, here, n=3, cutoff=0.6)
+    return f" Near it: {', '.join(f'`{path.with_name(name)}`' for name in near)}." if near else ""
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> ConfigError:

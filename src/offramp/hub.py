@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def push(folder: Path, repository: str, private: bool = False, api: HfApi | None = None) -> str:
     """Upload a whole model folder with its card and its certificate, without its training; the address it has now."""
     from huggingface_hub import HfApi
-    from huggingface_hub.errors import HTTPError  # type: ignore[attr-defined]
+    from huggingface_hub.errors import HfHubHTTPError, HTTPError  # type: ignore[attr-defined]
 
     named = verify(folder)
     if not (folder / FILE).exists():
@@ -32,9 +32,16 @@ def push(folder: Path, repository: str, private: bool = False, api: HfApi | None
             repo_id=repository, folder_path=folder, allow_patterns=wanted, commit_message="Upload an offramp model"
         )
     except (HTTPError, OSError, ValueError) as error:  # a name that no repository can have is a ValueError
-        first = str(error).strip().splitlines()[0]
+        told = str(error).strip().splitlines() or [type(error).__name__]
+        # What the hub answered is an HfHubHTTPError; what did not reach it is any other error of the network.
+        unheard = isinstance(error, (HTTPError, ConnectionError)) and not isinstance(error, HfHubHTTPError)
+        said = f"{told[0].rstrip(' .')}."
         raise ModelError(
-            f"`{folder}` should go to `{repository}` on the hub. The hub says: {first} Log in with `hf auth login`, "
-            "and name the repository OWNER/NAME."
+            f"`{folder}` should go to `{repository}` on the hub. "
+            + (
+                f"It was not reached: {said} Check the network, and that HF_HUB_OFFLINE is not set."
+                if unheard
+                else f"The hub says: {said} Log in with `hf auth login`, and name the repository OWNER/NAME."
+            )
         ) from error
     return str(done.repo_url)

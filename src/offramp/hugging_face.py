@@ -146,7 +146,7 @@ def compute_metrics(prediction: Any) -> dict[str, float]:
 def _policy_beside(model: MultiExitModel, name: Any, places: Mapping[str, Any]) -> Policy | None:
     """The policy in force in a model folder; None where nothing is told of one, as in a folder of plain weights."""
     from offramp.config import from_mapping
-    from offramp.exits.checkpoint import SETTINGS
+    from offramp.exits.folder import SETTINGS
     from offramp.policies import policy
     from offramp.runtime import certified
     from offramp.runtime.torch_engine import TorchEngine

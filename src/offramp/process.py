@@ -26,8 +26,21 @@ texts.
 """
 
 
+ORDER = (
+    "split", "train", "calibrate", "evaluate", "predict", "export", "serve", "card", "push", "tune", "study", "recipes",
+    "demo",
+)  # fmt: skip
+"""The verbs as a reader of README meets them, and of `--help`."""
+
+
 class Verbs(TyperGroup):
-    """Verbs that a signal ends with 128 and its number, as a shell counts."""
+    """Verbs in their order, which a signal ends with 128 and its number, as a shell counts."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        known = [name for name in ORDER if name in self.commands]
+        self.commands = {name: self.commands[name] for name in dict.fromkeys([*known, *self.commands])}
+        _show_flags_bare(self)
 
     def invoke(self, ctx: Any) -> Any:
         """Run a verb."""
@@ -53,6 +66,22 @@ def as_process() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _show_flags_bare(command: Any) -> None:
+    """Let `--help` show a flag as it is typed: typer shows `--json <bool>`, as if it took a value."""
+    params = command.get_params
+
+    def bare(ctx: Any) -> list[Any]:
+        found = list(params(ctx))
+        for each in found:
+            if getattr(each, "is_flag", False):
+                each.display_type_rich = lambda ctx: None
+        return found
+
+    command.get_params = bare
+    for inner in getattr(command, "commands", {}).values():
+        _show_flags_bare(inner)
 
 
 def _interrupt(number: int, _: FrameType | None) -> None:

@@ -8,6 +8,9 @@ from typing import Annotated
 
 import typer
 
+PARTS = ("train", "held-out", "test")
+"""The parts in the order in which they are told; the first has what the others did not take."""
+
 
 def split(
     data: Annotated[str, typer.Argument(metavar="DATA", help="CSV, TSV, JSONL or Parquet file, or a data set's name.")],
@@ -24,26 +27,33 @@ def split(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
 ) -> None:
     """Divide labelled texts into those to train on, to calibrate on and to test on; no text stands in two parts."""
-    import torch
-
     from offramp.config import Config, override
-    from offramp.data.division import REST, divide, write_parts
-    from offramp.data.sources import columns, read
+    from offramp.data.presence import check_data
     from offramp.errors import UserError
 
     for name, size in (("--held-out", held_out), ("--test", test)):
         if size < 0 or (size > 1 and size != int(size)):
             raise UserError(f"`{name}` should be a share below 1 or a whole number of texts. Found {size:g}.")
-    table = read(data, **columns(override(Config(), settings or []).data, text, label))
     sizes = {name: size for name, size in (("test", test), ("held-out", held_out)) if size}
-    found = divide(table, sizes, torch.Generator().manual_seed(seed))
-    order = [REST, "held-out", "test"]
-    parts = {name: found[name] for name in order if name in found}
-    there = sorted(file.name for name in parts for file in out.glob(f"{name}.*"))
+    how = override(Config(), settings or []).data
+    check_data(data)
+    there = sorted(file.name for name in (PARTS[0], *sizes) for file in out.glob(f"{name}.*"))
     if there and not overwrite:
         raise UserError(
             f"`{out}` should be free of parts. Found {', '.join(there)}. Choose another folder, or add --overwrite."
         )
+
+    import torch
+
+    from offramp.data.division import divide, write_parts
+    from offramp.data.label_sets import warn_of_sets
+    from offramp.data.sources import columns, read
+
+    table = read(data, **columns(how, text, label))
+    if how.labels == "one":
+        warn_of_sets(table.labels, how.label_separator)
+    found = divide(table, sizes, torch.Generator().manual_seed(seed), label or how.label)
+    parts = {name: found[name] for name in PARTS if name in found}
     files = write_parts(data, table, parts, out)
     if as_json:
         typer.echo(json.dumps({name: {"file": str(files[name]), "texts": len(rows)} for name, rows in parts.items()}))

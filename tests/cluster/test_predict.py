@@ -249,3 +249,9 @@ def test_sets_of_labels_are_lists(texts: Path, tmp_path: Path) -> None:
     table = answers(span, list(span.examples()), found, ("a", "b"), keep_text=False)
     assert table.column_names == ["file", "row", "labels", "probability", "depth", "certified"]
     assert table["labels"].to_pylist()[:3] == [[], ["b", "a"], []]
+
+
+def test_a_table_without_a_suffix_is_copied_as_its_format_says(tmp_path: Path) -> None:
+    (tmp_path / "table").write_text('id,text\n1,"good,\nfilm"\n2,bad\n')
+    (file,) = files_of(str(tmp_path / "table"), (), tmp_path, "csv")
+    assert [text.text for text in stream(file.path, text=file.columns)] == ["good,\nfilm", "bad"]

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from offramp.config import DataConfig
-from offramp.data.label_sets import as_label_set, strata
+from offramp.data.label_sets import LabelSetWarning, as_label_set, strata, warn_of_sets
 from offramp.data.labels import Labels
 from offramp.data.sources import columns, read
 from offramp.demo import data_file
@@ -123,3 +123,30 @@ def test_the_built_in_messages_share_no_text_and_hold_every_label_and_the_empty_
         assert set(table.labels) == {"account", "app", "billing", "delivery", "device", "refund"}
         assert () in set(table.label_sets())
         assert any(len(own or ()) > 2 for own in table.label_sets())
+
+
+@pytest.mark.parametrize(
+    ("labels", "separator"),
+    [
+        (["billing", "device", "billing|device"], "|"),
+        (["a|b", "b|c", "c|a"], "|"),
+        (["billing", "device", "billing; device"], ";"),
+    ],
+)
+def test_labels_whose_pieces_recur_look_like_sets(labels: list[str], separator: str) -> None:
+    with pytest.warns(LabelSetWarning, match=r"data\.labels=set"):
+        warn_of_sets(labels * 3, separator)
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        ["yes|no", "true|false"],  # nothing recurs
+        ["a", "b"] * 30 + ["a|b"],  # one in sixty
+        ["billing", "device"],
+        [0, 1, 1],
+        [],
+    ],
+)
+def test_other_labels_are_taken_as_they_are(labels: list[Any]) -> None:
+    warn_of_sets(labels, "|")

@@ -410,7 +410,7 @@ def test_a_source_of_another_kind_is_refused() -> None:
 def test_a_file_that_is_not_there_gets_the_near_names(write: Write, tmp_path: Path) -> None:
     write("train.csv", "text,label\n")
     for missing in ("trian.csv", "train.tsv"):
-        with pytest.raises(DataError, match=rf"File not found: `.*{missing}`.*Near it: `train\.csv`"):
+        with pytest.raises(DataError, match=rf"File not found: `.*{missing}`.*Near it: `.*train\.csv`"):
             read(tmp_path / missing)
         with pytest.raises(DataError, match=r"File not found"):
             stream(tmp_path / missing)
@@ -484,7 +484,7 @@ def test_a_hub_out_of_reach_is_a_sentence(tmp_path: Path, write: Write, monkeypa
     for name in ("nyu-mll/glue@sst2:validation", "imdb", "imdb:train[:10%]"):
         with pytest.raises(DataError, match=r"Hugging Face data set.*Couldn't reach '(nyu-mll/glue|imdb)'"):
             read(name)
-    with pytest.raises(DataError, match=r"Near it: `train\.csv`"):
+    with pytest.raises(DataError, match=r"Near it: `.*train\.csv`"):
         read("train.cvs")
     with pytest.raises(DataError, match=r"`hf://datasets/a/b/train\.parquet` should be a file that can be read"):
         read("hf://datasets/a/b/train.parquet")

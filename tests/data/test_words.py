@@ -85,7 +85,7 @@ def test_a_conll_text_stands_where_its_first_word_does(tmp_path: Path) -> None:
         ({"tokens": ["a", " "], "tags": ["O", "O"]}, "A text should not be empty.*in the list, row 2, word 2"),
         ({"tokens": ["a", 3], "tags": ["O", "O"]}, r"should be a string. Found 3 \(int\) in the list, row 2, word 2"),
         ({"tokens": [], "tags": []}, "Found one without words in the list, row 2"),
-        ({"tokens": ["a", "b"], "tags": ["O", None]}, "A label should not be empty.*in the list, row 2, word 2"),
+        ({"tokens": ["a", "b"], "tags": ["O", None]}, "A tag should not be empty.*in the list, row 2, word 2"),
         ({"tokens": ["a", "b"], "tags": ["O", ["x"]]}, "A label should be a word.*in the list, row 2, word 2"),
         ({"tokens": ["a", "b"], "tags": "O O"}, "The tags of a text should be a list"),
         ({"tokens": ["a", "b"], "tags": None}, "The tags of a text should be a list"),
@@ -101,7 +101,7 @@ def test_what_is_no_tagged_text_is_named_with_its_place(row: Any, said: str) -> 
 def test_a_line_of_conll_without_a_tag_is_refused_where_tags_are_wanted(tmp_path: Path) -> None:
     path = tmp_path / "x.conll"
     path.write_text("a O\nb\n", "utf-8")
-    with pytest.raises(DataError, match=r"A label should not be empty.*x\.conll, line 1, word 2"):
+    with pytest.raises(DataError, match=r"A tag should not be empty.*x\.conll, line 1, word 2"):
         read(path, tags=True)
     assert [example.words for example in stream(path, tags=True)] == [("a", "b")]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -72,15 +73,21 @@ def test_a_bad_file_is_named_with_its_line_and_nothing_is_written(
 ) -> None:
     file = tmp_path / name
     file.write_bytes(content.encode() if isinstance(content, str) else content)
-    refused(ask(verb, file), *words)
+    ran = ask(verb, file)
+    refused(replace(ran, out="") if verb == PREDICT else ran, *words)  # it answers the texts before
     assert list(tmp_path.iterdir()) == [file]
 
 
 @pytest.mark.parametrize("verb", ALL)
 def test_a_missing_file_gets_the_near_names(ask: Run, tmp_path: Path, verb: str) -> None:
     (tmp_path / "texts.csv").write_text(f"text,label\n{GOOD}")
-    refused(ask(verb, tmp_path / "text.csv"), "File not found", "text.csv`", "Near it: `texts.csv`")
+    near = f"Near it: `{tmp_path / 'texts.csv'}`"  # with its folder, to be copied
+    refused(ask(verb, tmp_path / "text.csv"), "File not found", "text.csv`", near)
     assert list(tmp_path.iterdir()) == [tmp_path / "texts.csv"]
+
+
+def test_a_text_in_place_of_a_file_hears_where_texts_go(offramp: Run, model: Path) -> None:
+    refused(offramp("predict", model, "where is my lamp"), 'echo "where is my lamp" | offramp predict MODEL')
 
 
 def test_bad_validation_texts_stop_a_training_before_it_begins(
@@ -129,15 +136,20 @@ def test_settings_that_cannot_work_are_refused_before_anything_is_written(
 
 
 @pytest.mark.parametrize(
-    ("stdin", "words"),
+    ("stdin", "answers", "words"),
     [
-        (b"", ["none in standard input"]),
-        (b"good\n \nbad\n", ["A text should not be empty", "standard input, line 2"]),
-        (b"good\n\xff\n", ["should be UTF-8", "0xff in standard input, line 2"]),
+        (b"", 0, ["none in standard input"]),
+        (b" \nbad\n", 0, ["A text should not be empty", "standard input, line 1"]),
+        (b"good\nfine\n \nbad\n", 2, ["A text should not be empty", "standard input, line 3"]),
+        (b"good\n\xff\n", 1, ["should be UTF-8", "0xff in standard input, line 2"]),
     ],
 )
-def test_bad_standard_input_is_named_with_its_line(offramp: Run, model: Path, stdin: bytes, words: list[str]) -> None:
-    refused(offramp("predict", model, stdin=stdin), *words)
+def test_bad_standard_input_is_named_with_its_line_after_the_answers_before_it(
+    offramp: Run, model: Path, stdin: bytes, answers: int, words: list[str]
+) -> None:
+    ran = offramp("predict", model, stdin=stdin)
+    refused(replace(ran, out=""), *words)
+    assert ran.out.count("\n") == answers
 
 
 def test_answers_before_a_bad_line_of_a_later_chunk_are_given(offramp: Run, model: Path, tmp_path: Path) -> None:
@@ -145,7 +157,7 @@ def test_answers_before_a_bad_line_of_a_later_chunk_are_given(offramp: Run, mode
     ran = offramp("predict", model, tmp_path / "a.txt")
     assert ran.code == 2
     assert "a.txt, line 1501" in ran.err
-    assert ran.out.count("\n") == 1024
+    assert ran.out.count("\n") == 1500
 
 
 # Texts longer than the model.

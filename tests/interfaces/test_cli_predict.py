@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from offramp import Classifier
+from offramp.cli import Format
+from offramp.data.rows import FORMATS
 
 Run = Callable[..., Any]
 
@@ -106,3 +108,62 @@ def test_a_label_in_any_script_is_written_in_utf8(
     for flags in ((), ("--json",)):
         ran = offramp("predict", tmp_path / "m", *flags, stdin="\n".join(texts).encode())
         assert any(name in ran.out for name in ("日本", "süß"))
+
+
+TABLES = {
+    "csv": 'id,text\n1,"good film,\nbad plot"\n2,fine\n',
+    "tsv": 'text\tid\n"good film,\nbad plot"\t1\nfine\t2\n',
+    "jsonl": '{"text": "good film,\\nbad plot"}\n{"text": "fine"}\n',
+}
+
+
+@pytest.mark.parametrize("format", TABLES)
+def test_standard_input_may_be_a_table_whose_format_is_named(offramp: Run, model: Path, format: str) -> None:
+    ran = offramp("predict", model, "-", "--format", format, "--json", stdin=TABLES[format].encode())
+    assert (ran.code, ran.err) == (0, "")
+    wanted = Classifier.load(model).decide(["good film,\nbad plot", "fine"])
+    assert [line["label"] for line in ran.lines] == [answer.label for answer in wanted]
+
+
+@pytest.mark.parametrize("format", TABLES)
+def test_a_table_whose_format_is_not_named_is_not_answered_line_by_line(
+    offramp: Run, model: Path, tmp_path: Path, format: str
+) -> None:
+    (tmp_path / "texts.txt").write_text(TABLES[format])
+    for ran in (
+        offramp("predict", model, stdin=TABLES[format].encode()),
+        offramp("predict", model, stdin=TABLES[format].replace("id", "").encode()),  # as pandas names its index
+        offramp("predict", model, tmp_path / "texts.txt"),
+    ):
+        assert (ran.code, ran.out) == (2, "")
+        assert f"Add --format {format}" in ran.err
+        assert "line 1" in ran.err
+
+
+@pytest.mark.parametrize(
+    "first",
+    ["text, please", "good,bad", "text", "{text}", '{"a": 1}', "label,body", "good," * 99 + "good" * 99_999],
+)
+def test_a_first_line_that_only_resembles_a_header_is_a_text(offramp: Run, model: Path, first: str) -> None:
+    ran = offramp("predict", model, stdin=f"{first}\ngood film\n".encode())
+    assert (ran.code, ran.out.count("\n")) == (0, 2), ran.err
+
+
+def test_a_header_is_a_text_where_the_format_says_so(offramp: Run, model: Path) -> None:
+    ran = offramp("predict", model, "--format", "text", stdin=b"id,text\ngood film\n")
+    assert (ran.code, ran.out.count("\n")) == (0, 2)
+
+
+def test_a_named_column_makes_a_header_too(offramp: Run, model: Path) -> None:
+    table = b"id,body\n1,good film\n"
+    assert offramp("predict", model, stdin=table).code == 0
+    assert "--format csv" in offramp("predict", model, "--text", "body", stdin=table).err
+    ran = offramp("predict", model, "--text", "body", "--format", "csv", stdin=table)
+    assert (ran.code, ran.out.count("\n")) == (0, 1)
+
+
+def test_an_unknown_format_hears_the_known_ones(offramp: Run, model: Path) -> None:
+    ran = offramp("predict", model, "--format", "cvs", stdin=b"good film\n")
+    assert (ran.code, ran.out) == (2, "")
+    assert all(name in ran.err for name in FORMATS)
+    assert [each.value for each in Format] == list(FORMATS)

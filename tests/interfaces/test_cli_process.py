@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import resource
 import shutil
 import signal
@@ -18,6 +19,7 @@ from typing import Any
 import pytest
 from transformers import BertConfig, BertModel
 
+from offramp import __version__
 from offramp.config import Config
 from offramp.exits import checkpoint
 from offramp.exits.model import build
@@ -62,6 +64,32 @@ def test_every_verb_has_its_help(offramp: Run, verb: str) -> None:
     ran = offramp(verb, "--help")
     assert (ran.code, ran.err) == (0, "")
     assert "--json" in ran.out
+
+
+def test_the_version_is_told(offramp: Run) -> None:
+    ran = offramp("--version")
+    assert (ran.code, ran.out, ran.err) == (0, f"offramp {__version__}\n", "")
+
+
+def test_help_names_the_verbs_in_the_order_of_readme(offramp: Run) -> None:
+    readme = (Path(__file__).parents[2] / "README.md").read_text("utf-8")
+    _, _, listed = readme.partition("## The verbs")
+    wanted = re.findall(r"^offramp (\w+)", listed.partition("\n## ")[0], re.MULTILINE)
+    shown = re.findall(r"^\W+(\w+)", offramp("--help").out.partition("Commands")[2], re.MULTILINE)
+    assert [verb for verb in shown if verb in wanted] == wanted
+    assert len(wanted) == 13
+
+
+@pytest.mark.parametrize("command", [(), ("train",), ("predict",), ("study",), ("study", "run")])
+def test_flags_are_shown_without_a_value(offramp: Run, command: tuple[str, ...]) -> None:
+    shown = offramp(*command, "--help").out
+    assert "--help" in shown
+    assert "bool" not in shown
+
+
+def test_a_model_may_be_an_export(offramp: Run) -> None:
+    for verb in ("predict", "evaluate", "calibrate", "serve", "card"):
+        assert "`export`" in offramp(verb, "--help").out
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])

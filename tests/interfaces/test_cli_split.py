@@ -74,3 +74,40 @@ def test_it_says_what_the_held_out_texts_can_certify_before_a_model_is_trained(
     ran = offramp(*asked, "--held-out", held_out)
     assert ran.code == 0, ran.err
     assert said in " ".join(ran.err.split())
+
+
+def joined(folder: Path) -> Path:
+    labels = ("billing", "device", "billing|device", "device|delivery")
+    lines = [f"message {place},{labels[place % 4]}" for place in range(60)]
+    (folder / "all.csv").write_text("\n".join(["text,label", *lines]), "utf-8")
+    return folder / "all.csv"
+
+
+def test_labels_that_look_like_sets_are_named_once(offramp: Run, tmp_path: Path) -> None:
+    ran = offramp("split", joined(tmp_path), "--out", tmp_path / "one")
+    assert ran.code == 0
+    assert ran.err.count("warning") == 1
+    assert "warning: 30 of 60 labels, such as `billing|device`" in ran.err
+    assert "--set data.labels=set" in ran.err
+    told = offramp("split", tmp_path / "all.csv", "--out", tmp_path / "set", "--set", "data.labels=set")
+    assert "warning" not in told.err
+
+
+def test_an_empty_label_and_words_with_tags_hear_how_they_are_read(offramp: Run, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("text,label\none,a\ntwo,\n")
+    assert "data.labels=set" in offramp("split", tmp_path / "a.csv", "--out", tmp_path / "p").err
+    for column in ("tokens", "words"):
+        (tmp_path / "b.jsonl").write_text(f'{{"{column}": ["a"], "tags": ["O"]}}\n')
+        ran = offramp("split", tmp_path / "b.jsonl", "--out", tmp_path / "p")
+        assert ran.code == 2
+        assert "--recipe acl-tags, or --set data.labels=tags" in ran.err
+
+
+def test_a_column_that_gives_nearly_every_text_a_label_of_its_own_is_named(offramp: Run, tmp_path: Path) -> None:
+    lines = [f"{max(place, 3)},message {place},a" for place in range(40)]
+    (tmp_path / "all.csv").write_text("\n".join(["id,text,label", *lines]), "utf-8")
+    ran = offramp("split", tmp_path / "all.csv", "--out", tmp_path / "p", "--label", "id")
+    assert ran.code == 2
+    assert "nearly every text has a label of its own in the column `id`" in ran.err
+    assert "--label" in ran.err
+    assert not (tmp_path / "p").exists()

@@ -241,3 +241,13 @@ def test_a_file_in_the_place_of_the_folder_is_refused(
     assert ran.code == 2
     assert "should be writable" in ran.err
     assert (tmp_path / "out").read_text() == "precious"
+
+
+def test_labels_that_look_like_sets_are_named_before_the_training(
+    offramp: Run, train_arguments: Callable[..., list[object]], write_table: Callable[..., Path], tmp_path: Path
+) -> None:
+    rows = [(f"film {n}", ("good", "bad", "good|bad")[n % 3]) for n in range(60)]
+    ran = offramp(*train_arguments(tmp_path / "m", data=write_table(tmp_path / "sets.csv", rows)))
+    assert ran.code == 0
+    assert ran.err.startswith("warning: 20 of 60 labels, such as `good|bad`")
+    assert ran.err.count("--set data.labels=set") == 1

@@ -153,10 +153,22 @@ def test_a_folder_goes_to_a_hub_whole_with_its_card_and_without_its_training(
 
 def test_what_the_hub_says_is_passed_on(folder: Path, hub: FakeHub) -> None:
     hub.refuses = True
-    with pytest.raises(ModelError, match="hf auth login"):
+    with pytest.raises(ModelError, match=r"[^.]\. Log in with `hf auth login`"):
         push(folder, "me/desk", api=HfApi(endpoint=hub.url, token="hf_none"))
     with pytest.raises(ModelError, match="OWNER/NAME"):
         push(folder, "not/a/name", api=HfApi(endpoint=hub.url, token="hf_none"))
+
+
+def test_a_hub_that_is_not_reached_is_told_apart_from_a_login(
+    folder: Path, hub: FakeHub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for place in ("http://127.0.0.1:9", "http://nowhere.invalid"):
+        with pytest.raises(ModelError, match=r"It was not reached: .*[^.]\. Check the network") as raised:
+            push(folder, "me/desk", api=HfApi(endpoint=place, token="hf_none"))
+        assert "hf auth login" not in str(raised.value)
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    with pytest.raises(ModelError, match="HF_HUB_OFFLINE is not set"):
+        push(folder, "me/desk", api=HfApi(endpoint=hub.url, token="hf_none"))
 
 
 def test_a_damaged_folder_is_not_uploaded(folder: Path, hub: FakeHub) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from offramp.errors import UserError
+from offramp.errors import UserError, need
 
 if TYPE_CHECKING:
     from offramp.cluster.session import Cluster
@@ -28,6 +28,7 @@ def cluster_of(
     if on_ray:
         from offramp.cluster.session import Cluster
 
+        need("ray", "ray")
         return Cluster(address or "", workers or 0, 1 if threads is None else threads)
     given = [flag for flag, value in {"--address": address, "--workers": workers, **(only or {})}.items() if value]
     if given:

@@ -36,6 +36,7 @@ class Job:
     parameters: Mapping[str, Any] = field(default_factory=dict)  # of the policy, as `Classifier` takes them
     keep_text: bool = False
     block: int = BLOCK
+    format: str | None = None  # of the source, where its name does not say so
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ def predict(job: Job, classifier: Classifier, cluster: Cluster, told: Told = lam
     """Answer what is missing; `classifier` is the job's model, loaded here."""
     classifier.make_policy()  # refuses what does not go together
     with held(job.out):
-        files = files_of(job.source, job.text or classifier.config_.data.text, job.out)
+        files = files_of(job.source, job.text or classifier.config_.data.text, job.out, job.format)
         spans = spans_of(files, job.block)
         parts.begin(job.out, _facts(job, classifier, files))
         missing = [span for span in spans if not parts.whole(job.out, span)]

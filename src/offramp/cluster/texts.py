@@ -54,10 +54,10 @@ class Span:
         return self.stop - self.first
 
 
-def files_of(source: str, columns: Sequence[str], out: Path) -> list[File]:
-    """The files of a source; `out` is where a copy may lie."""
-    if source == "-":
-        return [_copied(source, columns, out)]
+def files_of(source: str, columns: Sequence[str], out: Path, format: str | None = None) -> list[File]:
+    """The files of a source; `out` is where a copy may lie, `format` what `stream` takes."""
+    if source == "-" or format is not None:
+        return [_copied(source, columns, out, format)]
     if not remote(source) and path_of(source).is_dir():
         folder = path_of(source)
         inside = (path.relative_to(folder) for path in folder.rglob("*.parquet"))
@@ -98,13 +98,13 @@ def _filled(files: list[File], source: str) -> list[File]:
     return files
 
 
-def _copied(source: str, columns: Sequence[str], out: Path) -> File:
+def _copied(source: str, columns: Sequence[str], out: Path, format: str | None = None) -> File:
     """A copy of any source as Parquet, complete or absent."""
     import pyarrow as pa
     from pyarrow import parquet
 
     name = "standard input" if source == "-" else name_of(source)
-    rest = stream(sys.stdin.buffer if source == "-" else source, text=columns)
+    rest = stream(sys.stdin.buffer if source == "-" else source, text=columns, format=format)
     part, digest, rows = out / f"{COPY}.part", hashlib.sha256(), 0
     first = next(rest)  # a source without rows is refused by now
     names = ("text",) if first.pair is None else ("text", "pair")

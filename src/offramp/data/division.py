@@ -28,12 +28,18 @@ REST = "train"
 """The part that has what no other part took."""
 
 
-def divide(table: Table, sizes: Mapping[str, float], generator: torch.Generator) -> dict[str, list[int]]:
+NEARLY_ALL = 0.8
+"""The share of texts with a label of their own from which the labels' column is hardly the right one."""
+
+
+def divide(
+    table: Table, sizes: Mapping[str, float], generator: torch.Generator, column: str = "label"
+) -> dict[str, list[int]]:
     """The rows of each part, sorted: of those that `sizes` names, and of `REST`.
 
     A size below 1 is a share of the texts, from 1 on it is their number. Every part has the labels' shares, and `REST`
     has a text of every label. A text that stands there several times counts once and goes with all its rows into one
-    part; neither blanks nor capitals make a text another one.
+    part; neither blanks nor capitals make a text another one. `column` is what an error calls the labels.
     """
     alike: dict[int, list[int]] = defaultdict(list)
     for row, example in enumerate(table.examples):
@@ -45,6 +51,12 @@ def divide(table: Table, sizes: Mapping[str, float], generator: torch.Generator)
     found: dict[str, list[int]] = {}
     for name, size in sizes.items():
         count = round(size * len(texts)) if size < 1 else int(size)
+        if count > len(left) and len(first) >= NEARLY_ALL * len(texts):
+            raise DataError(
+                f"Many texts should have the same label. Found {len(first)} different labels of {len(texts)} different "
+                f"texts in {table.name}: nearly every text has a label of its own in the column `{column}`. Name the "
+                "label column with --label."
+            )
         if not 0 < count <= len(left):
             raise DataError(
                 f"`{name}` should have between 1 and {len(left)} of the {len(texts)} different texts in {table.name}, "

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from typing import IO
 
-from offramp.errors import DataError
+from offramp.errors import DataError, near_names
 
 
 def opened(source: str | Path) -> IO[bytes]:
@@ -108,16 +107,6 @@ def shown(value: object) -> str:
 def not_found(path: Path) -> DataError:
     """The error for a path where nothing is."""
     return DataError(f"File not found: `{path}`. Check the path.{near_names(path)}")
-
-
-def near_names(path: Path) -> str:
-    """A hint with the names in the folder that are near to a path's."""
-    try:
-        here = [] if path.exists() else [entry.name for entry in path.parent.iterdir()]
-    except OSError:
-        return ""
-    near = get_close_matches(path.name, here, n=3, cutoff=0.6)
-    return f" Near it: {', '.join(f'`{name}`' for name in near)}." if near else ""
 
 
 def empty_source(name: str) -> DataError:

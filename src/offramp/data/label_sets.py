@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
 from collections.abc import Sequence
 
@@ -9,6 +10,13 @@ import numpy as np
 
 from offramp.data.labels import as_label
 from offramp.types import Label
+
+FAIR_SHARE = 0.05
+"""The share of texts whose label holds the separator from which labels may be sets that are taken for single ones."""
+
+
+class LabelSetWarning(UserWarning):
+    """Labels look like sets of labels but are taken for single ones."""
 
 
 def as_label_set(value: object, separator: str) -> tuple[Label, ...] | None:
@@ -43,3 +51,25 @@ def strata(rows: Sequence[Sequence[int]]) -> list[int]:
     """
     counts = Counter(number for row in rows for number, has in enumerate(row) if has)
     return [min((number for number, has in enumerate(row) if has), key=counts.__getitem__, default=-1) for row in rows]
+
+
+def warn_of_sets(labels: Sequence[Label], separator: str) -> None:
+    """One warning where single labels look like sets: many hold the separator, and the pieces recur in other labels."""
+    joined = [label for label in labels if isinstance(label, str) and separator and separator in label]
+    if len(joined) < FAIR_SHARE * len(labels) or not joined:
+        return
+    pieces = {label: _pieces(label, separator) for label in set(map(str, labels))}
+    uses = Counter(piece for own in pieces.values() for piece in own)
+    within = {piece for label in joined for piece in pieces[label]}
+    if 2 * sum(uses[piece] > 1 for piece in within) < len(within):
+        return
+    warnings.warn(
+        f"{len(joined)} of {len(labels)} labels, such as `{joined[0]}`, look like several with `{separator}` between "
+        "them, and are taken for one label each. Where texts have sets of labels, add --set data.labels=set.",
+        LabelSetWarning,
+        stacklevel=2,
+    )
+
+
+def _pieces(label: str, separator: str) -> set[str]:
+    return {piece.strip() for piece in label.split(separator) if piece.strip()}

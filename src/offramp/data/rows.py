@@ -38,7 +38,6 @@ from offramp.data.files import (
     existing,
     file_lines,
     name_of,
-    near_names,
     not_found,
     opened,
     path_of,
@@ -46,8 +45,7 @@ from offramp.data.files import (
     shown,
     without_end,
 )
-from offramp.errors import DataError
-from offramp.types import Example
+from offramp.errors import DataError, near_names
 
 Source = str | Path | Iterable[object]
 """A path, a data set's name, a pandas frame, or a list."""
@@ -82,9 +80,8 @@ def rows_of(source: Source) -> Rows:
     raise DataError(f"Data should be a path, a data set's name, a frame or a list. Found {shown(source)}.")
 
 
-def _table_rows(source: str | Path, delimiter: str) -> Rows:
-    name = name_of(source)
-    records = _records(without_end(file_lines(source)), delimiter, name)
+def _table_rows(lines: Iterator[str], name: str, delimiter: str) -> Rows:
+    records = _records(without_end(lines), delimiter, name)
     _, columns = next(records, (0, []))
     if not columns:
         raise empty_source(name)
@@ -133,11 +130,9 @@ def _unquoted(field: str) -> str:
     return field[1:-1].replace('""', '"') if re.fullmatch(r'"(?:[^"]|"")*"', field) else field
 
 
-def _json_rows(source: str | Path) -> Rows:
-    name = name_of(source)
-
+def _json_rows(lines: Iterator[str], name: str) -> Rows:
     def objects() -> Iterator[tuple[int, object]]:
-        for number, line in enumerate(without_end(file_lines(source)), 1):
+        for number, line in enumerate(without_end(lines), 1):
             try:
                 yield number, json.loads(line)
             except (ValueError, RecursionError) as error:
@@ -222,7 +217,7 @@ def _row_groups(metadata: Any, first: int) -> tuple[list[int], int]:
 def _dataset_rows(source: str | Path) -> Rows:
     import datasets
 
-    name, config, split = _dataset_name(source)
+    name, config, split = dataset_name(source)
     try:
         if Path(name).is_absolute():
             _check_inside(Path(name), datasets.load_dataset_builder(name, config).config.data_files or {})
@@ -255,8 +250,8 @@ def _check_inside(folder: Path, files: Mapping[str, Iterable[str]]) -> None:
             )
 
 
-def _dataset_name(source: str | Path) -> tuple[str, str | None, str]:
-    """Name or folder, config and split."""
+def dataset_name(source: str | Path) -> tuple[str, str | None, str]:
+    """Name or folder, config and split of a data set; what can be neither is refused."""
     path = path_of(source)
     if path.is_dir():
         return str(path.resolve()), None, "train"
@@ -285,6 +280,8 @@ def _frame_rows(frame: Any) -> Rows:
 
 
 def _list_rows(items: Iterable[object]) -> Rows:
+    from offramp.types import Example  # it needs torch, and files do not
+
     name, rest = "the list", iter(items)
     first = list(islice(rest, 1))
     numbered = enumerate(chain(first, rest), 1)
@@ -352,15 +349,44 @@ def line_rows(lines: Iterator[str], name: str) -> Rows:
     return Rows(name, "line", None, pick)
 
 
+FORMATS: dict[str, Callable[[Iterator[str], str], Rows]] = {
+    "text": line_rows,
+    "csv": lambda lines, name: _table_rows(lines, name, ","),
+    "tsv": lambda lines, name: _table_rows(lines, name, "\t"),
+    "jsonl": _json_rows,
+}
+"""What lines may hold, by the name that `--format` gives it; the readers take the lines and what they are called."""
+
 _READERS: dict[str, Callable[[str | Path], Rows]] = {
-    ".csv": lambda source: _table_rows(source, ","),
-    ".tsv": lambda source: _table_rows(source, "\t"),
-    ".jsonl": _json_rows,
-    ".ndjson": _json_rows,
-    ".json": _json_rows,
+    ".csv": lambda source: FORMATS["csv"](file_lines(source), name_of(source)),
+    ".tsv": lambda source: FORMATS["tsv"](file_lines(source), name_of(source)),
+    ".jsonl": lambda source: FORMATS["jsonl"](file_lines(source), name_of(source)),
+    ".ndjson": lambda source: FORMATS["jsonl"](file_lines(source), name_of(source)),
+    ".json": lambda source: FORMATS["jsonl"](file_lines(source), name_of(source)),
     ".parquet": parquet_rows,
     ".conll": _conll_rows,
 }
+
+
+def header_of(line: str) -> tuple[str, tuple[str, ...]] | None:
+    """The format and the columns of a table that seems to begin with this line; None: it reads like a text.
+
+    >>> header_of("id,text,label"), header_of("text, please")
+    (('csv', ('id', 'text', 'label')), None)
+    """
+    if line.startswith("{"):
+        try:
+            return "jsonl", tuple(json.loads(line))
+        except (ValueError, RecursionError):
+            return None
+    for name, delimiter in (("tsv", "\t"), ("csv", ",")):
+        try:
+            columns = next(csv.reader([line.rstrip("\r\n")], delimiter=delimiter), [])
+        except csv.Error:  # longer than any name
+            return None
+        if len(columns) > 1 and all(column == column.strip() for column in columns):
+            return name, tuple(columns)
+    return None
 
 
 def reader_of(source: str | Path) -> Callable[[str | Path], Rows] | None:

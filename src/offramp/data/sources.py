@@ -11,13 +11,13 @@ from typing import IO, Any
 import numpy as np
 
 from offramp.config import DataConfig
-from offramp.data.files import file_lines, handle_name, lines_of, listed, name_of, not_found, path_of, shown
+from offramp.data.files import file_lines, handle_name, lines_of, listed, name_of, not_found, path_of, remote, shown
 from offramp.data.label_sets import as_label_set
 from offramp.data.labels import as_label
-from offramp.data.rows import Row, Rows, Source, line_rows, parquet_rows, reader_of, rows_of
+from offramp.data.rows import FORMATS, Row, Rows, Source, header_of, parquet_rows, reader_of, rows_of
 from offramp.data.task_rows import is_task, task_rows
 from offramp.data.words import in_order, split
-from offramp.errors import DataError
+from offramp.errors import DataError, unknown_name
 from offramp.reading import SET, TAGS
 from offramp.types import Example, Label
 
@@ -88,22 +88,51 @@ def read(
 
 
 def stream(
-    source: str | Path | IO[str] | IO[bytes], *, text: Sequence[str] = (), tags: bool = False
+    source: str | Path | IO[str] | IO[bytes],
+    *,
+    text: Sequence[str] = (),
+    tags: bool = False,
+    format: str | None = None,
 ) -> Iterator[Example]:
     """Texts to predict, one at a time in constant memory, labels left out.
 
-    A file without a suffix from the table above, or an open handle, holds one text per line, and `text` is not used.
+    A file without a suffix from the table above, or an open handle, holds one text per line, and `text` is not used,
+    unless `format` says that it is a table: `csv`, `tsv` or `jsonl`. A first line that names the columns of one is then
+    refused, unless `format` is `text`.
     Give `sys.stdin.buffer` rather than `sys.stdin`, so that a line that is not UTF-8 can be named.
     """
+    if format is not None and format not in FORMATS:
+        raise unknown_name("format", format, FORMATS)
     if not isinstance(source, (str, Path)):
-        rows = line_rows(lines_of(source, handle_name(source)), handle_name(source))
-    elif reader_of(source) is None and not is_task(source) and not path_of(source).is_dir():
-        if not path_of(source).exists():
-            raise not_found(path_of(source))
-        rows = line_rows(file_lines(source), name_of(source))
+        name, lines = handle_name(source), lines_of(source, handle_name(source))
+    elif format is None and (reader_of(source) is not None or is_task(source) or path_of(source).is_dir()):
+        return (example for _, example in _examples(_rows(source), text, None, False, tags=tags))
     else:
-        rows = _rows(source)
+        if not remote(source) and not path_of(source).exists():
+            raise not_found(path_of(source))
+        name, lines = name_of(source), file_lines(source)
+    rows = FORMATS[format or "text"](lines if format else _no_table(lines, name, text, tags), name)
     return (example for _, example in _examples(rows, text, None, False, tags=tags))
+
+
+def _no_table(lines: Iterator[str], name: str, text: Sequence[str], tags: bool) -> Iterator[str]:
+    """The lines, unless the first names columns that could be read: each line of a table would be taken for a text."""
+    for number, line in enumerate(lines):
+        found = header_of(line) if number == 0 else None
+        if found is not None and _readable(found[1], text, tags):
+            raise DataError(
+                f"Each line should be a text. Found {listed(found[1])} in {name}, line 1, as a table begins. "
+                f"Add --format {found[0]}, or --format text where it is a text."
+            )
+        yield line
+
+
+def _readable(columns: tuple[str, ...], text: Sequence[str], tags: bool) -> bool:
+    """Whether texts could be read from a table with these columns."""
+    try:
+        return bool(_text_columns(columns, tuple(text), "", tags))
+    except DataError:
+        return False
 
 
 def span(source: str | Path, first: int, stop: int, *, text: Sequence[str] = ()) -> Iterator[Example]:
@@ -155,9 +184,11 @@ def _text_columns(columns: tuple[str, ...], wanted: tuple[str, ...], name: str, 
         if all(column in columns for column in choice):
             return choice
     expected = " or ".join(" + ".join(f"`{column}`" for column in choice) for choice in choices)
+    tagged = not tags and "tags" in columns and ("tokens" in columns or "words" in columns)
     raise DataError(
         f"A column should hold the text, named {expected}. Found {listed(columns)} in {name}. "
-        "Name the text column, or the two of a pair, with --text."
+        + ("Words with tags are read with --recipe acl-tags, or --set data.labels=tags. " if tagged else "")
+        + "Name the text column, or the two of a pair, with --text."
     )
 
 
@@ -206,8 +237,8 @@ def _tagged(values: tuple[object, ...], place: str, labelled: bool, required: bo
         raise DataError(
             f"There should be as many tags as words. Found {len(tags)} tags for {len(words)} words in {place}. Mend it."
         )
-    told = [_label(tag, f"{place}, word {number}", required=True) for number, tag in enumerate(tags, 1)]
-    return Example(text, words=words, tags=tuple(tag for tag in told if tag is not None))
+    told = [_tag(tag, f"{place}, word {number}") for number, tag in enumerate(tags, 1)]
+    return Example(text, words=words, tags=tuple(told))
 
 
 def _words(value: object, place: str) -> tuple[str, tuple[str, ...]]:
@@ -246,8 +277,19 @@ def _label(value: object, place: str, required: bool) -> Label | None:
     if not _missing(value):
         raise DataError(f"A label should be a word or a whole number. Found {shown(value)} in {place}. Mend it.")
     if required:
-        raise DataError(f"A label should not be empty. Found an empty one in {place}. Fill it in or remove the row.")
+        raise DataError(
+            f"A label should not be empty. Found an empty one in {place}. Fill it in or remove the row, or set "
+            "data.labels=set where texts have sets of labels, which may be empty."
+        )
     return None
+
+
+def _tag(value: object, place: str) -> Label:
+    if _missing(value):
+        raise DataError(f"A tag should not be empty. Found an empty one in {place}. Fill it in or remove the row.")
+    tag = _label(value, place, required=True)
+    assert tag is not None
+    return tag
 
 
 def _label_set(value: object, place: str, required: bool, separator: str) -> tuple[Label, ...] | None:

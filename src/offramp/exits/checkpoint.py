@@ -25,24 +25,16 @@ from offramp.disk import as_umask_says, flush, sha256
 from offramp.encoder.load import quiet_loading
 from offramp.errors import ModelError, TrainingError
 from offramp.exits import manifest
+from offramp.exits.folder import RUN, SETTINGS, check_model
+from offramp.exits.folder import is_model as is_model
+from offramp.exits.folder import is_run as is_run
+from offramp.exits.folder import vacant as vacant
 from offramp.exits.manifest import MANIFEST
 from offramp.exits.model import MultiExitConfig, MultiExitModel
 from offramp.exits.weights import check_weights
 
-SETTINGS = "offramp.toml"
 SEEN = "seen.safetensors"
 WEIGHTS = "model.safetensors"
-RUN = Path("training") / "run.json"  # what `optimise` writes first
-
-
-def is_model(folder: Path) -> bool:
-    """Whether the folder holds a finished model."""
-    return (folder / MANIFEST).is_file()
-
-
-def is_run(folder: Path) -> bool:
-    """Whether a training run, finished or not, lies in the folder."""
-    return (folder / RUN).is_file()
 
 
 def save(
@@ -132,35 +124,8 @@ def _readable(folder: Path) -> Iterator[None]:
 
 def verify(folder: Path) -> dict[str, str]:
     """The model's files and their hashes; a folder that is absent, foreign, half-written or damaged is refused."""
-    if not folder.is_dir():
-        raise ModelError(f"A model should be a folder that `offramp train` wrote. There is no folder `{folder}`.")
-    if not is_model(folder):
-        half = is_run(folder) or (folder / SETTINGS).exists()
-        raise ModelError(
-            f"The model folder `{folder}` is half-written: it has no `{MANIFEST}`. Finish it with --resume."
-            if half
-            else f"`{folder}` is not an offramp model: it has no `{MANIFEST}`. Train one with `offramp train`."
-        )
+    check_model(folder)
     return manifest.verify(folder)
-
-
-def vacant(folder: Path, resume: bool, overwrite: bool) -> None:
-    """Refuse to train into a folder that holds something else."""
-    if not folder.exists():
-        return
-    if not folder.is_dir():
-        raise ModelError(f"`{folder}` should be a folder. Found a file.")
-    if not is_model(folder) and not is_run(folder):
-        # A run killed before it wrote down what it is leaves an empty `training`, or its first file's part.
-        begun = folder / RUN.with_name(f".{RUN.name}")
-        if any(path not in (begun.parent, begun) for path in folder.rglob("*")):
-            raise ModelError(f"`{folder}` should be empty or not exist. It holds other files: choose another folder.")
-        return
-    if overwrite or resume:
-        return
-    if is_model(folder):
-        raise ModelError(f"`{folder}` holds a model already. Choose another folder, or add --overwrite.")
-    raise ModelError(f"`{folder}` holds an unfinished run. Add --resume to go on, or --overwrite to begin anew.")
 
 
 def clear(folder: Path) -> None:

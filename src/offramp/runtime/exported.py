@@ -16,6 +16,7 @@ from offramp.config import Config
 from offramp.data.tokens import Tokens
 from offramp.errors import ModelError
 from offramp.exits import checkpoint
+from offramp.exits.folder import check_empty
 from offramp.exits.manifest import MANIFEST as MODEL
 from offramp.exits.model import MultiExitConfig, MultiExitModel
 from offramp.policies.never import Never
@@ -73,9 +74,7 @@ def export(
     if model.config.windows > 1:
         raise ModelError("An exported model should read texts in one window. Found a model that reads them in several.")
     try:
-        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            found = "It holds files" if folder.is_dir() else "Found a file"
-            raise ModelError(f"`{folder}` should be empty or not exist. {found}: choose another folder.")
+        check_empty(folder)
         with _beside(folder) as part:
             made = part / "model"
             if int8:

@@ -12,12 +12,15 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from offramp import __version__
 from offramp.disk import flush, replace_file
 from offramp.errors import ModelError
-from offramp.types import Label
+from offramp.exits.folder import check_model
+
+if TYPE_CHECKING:
+    from offramp.types import Label
 
 MANIFEST = "onnx.json"
 LABELS = "labels.safetensors"
@@ -38,6 +41,12 @@ class Manifest:
     token_types: bool  # whether the first segment takes them
     precision: str = "float32"
     files: Mapping[str, str] = field(default_factory=dict)  # name to SHA-256
+
+
+def check_any(folder: Path) -> None:
+    """Refuse a folder in which neither a trained nor an exported model lies; nothing is loaded."""
+    if not (folder / MANIFEST).is_file():
+        check_model(folder)
 
 
 def segment_name(exit: int) -> str:

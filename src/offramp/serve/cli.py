@@ -30,8 +30,10 @@ def serve(
     threads: Annotated[int | None, typer.Option(help="Threads to run with; one per core unless given.")] = None,
 ) -> None:
     """Answer texts over HTTP, and show a page; many clients share batches."""
+    from offramp.runtime.onnx_folder import check_any
     from offramp.serve.settings import ServeSettings, read_key
 
+    check_any(model)
     settings = ServeSettings(
         max_batch=max_batch,
         max_wait=max_wait_ms / 1000,

@@ -62,11 +62,12 @@ def run_study(
     as_json: Json = False,
 ) -> None:
     """Make the runs that are missing; a killed run goes on, a finished study does nothing."""
+    cluster = cluster_of(on_ray, address, workers, threads or None)
+
     from dataclasses import asdict
 
     from offramp.study import runner as study
 
-    cluster = cluster_of(on_ray, address, workers, threads or None)
     ended = study.run(study.load_study(name), scale, results, jobs, threads, only, limit, _say, cluster)
     if as_json:
         typer.echo(json.dumps({"study": name, "scale": scale, "results": str(results), **asdict(ended)}))
