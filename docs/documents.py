@@ -29,8 +29,7 @@ def record(*parts: str) -> None:
     for part in parts or PARTS:
         found |= PARTS[part]()
         RECORDED.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", "utf-8")
-    if set(found) >= {"demo", "predict", *BUILT_IN}:
-        render()
+    render()
 
 
 def _record_demo() -> dict[str, str]:
@@ -84,7 +83,7 @@ def rendered() -> dict[Path, str]:
         readme: text,
         **{_page(name): _with(name, blocks) for name, blocks in pages.items()},
         _page("studies"): _with("studies", {"studies": results.listing()}),
-        **{_page(name): _with(name, {"reached": f"```text\n{recorded[name].rstrip()}\n```"}) for name in BUILT_IN},
+        **{_page(name): _with(name, {"reached": _told(recorded.get(name))}) for name in BUILT_IN},
         _page("ray"): _with("ray", {"cost": cluster.cost()}),
         _page("settings"): _settings(),
         _page("results"): results.document(),
@@ -93,6 +92,12 @@ def rendered() -> dict[Path, str]:
         _page("verbs"): verbs.document(),
         **{ROOT / "docs" / place: drawn for place, drawn in (results.figures() | pictures.drawn()).items()},
     }
+
+
+def _told(printed: str | None) -> str:
+    if printed is None:
+        return "Not recorded yet: `python -m docs record reached`."
+    return f"```text\n{printed.rstrip()}\n```"
 
 
 def _page(name: str) -> Path:

@@ -63,7 +63,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "model_card": BASE | {"classifier", "encoder", "optimise", "report"},
     "hub": BASE | {"classifier", "exits", "model_card", "runtime"},
     "hub_cli": BASE | {"classifier", "data", "exits", "hub", "model_card", "runtime"},
-    "split_cli": BASE | {"data"},
+    "split_cli": BASE | {"data", "policies"},
     "hugging_face": BASE | set(STAGES) - {"serve"} | {"beginning", "classifier", "preparation"},
     "classifier": BASE
     | set(STAGES) - {"serve"}
