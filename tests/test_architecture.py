@@ -74,11 +74,24 @@ MAY_IMPORT: dict[str, set[str]] = {
     "trials": BASE | {"cluster", "data", "optimise"},
     "tuning": BASE | {"classifier", "cluster", "data", "optimise", "report", "spaces", "trials"},
     "demo": set(),
+    "answers": BASE | {"runtime"},
     "process": {"errors"},
     "study": BASE | set(STAGES) - {"serve"} | {"classifier", "cluster", "preparation"},
     "cli": BASE
     | set(STAGES)
-    | {"classifier", "cluster", "demo", "hub_cli", "process", "progress", "spaces", "split_cli", "study", "tuning"},
+    | {
+        "answers",
+        "classifier",
+        "cluster",
+        "demo",
+        "hub_cli",
+        "process",
+        "progress",
+        "spaces",
+        "split_cli",
+        "study",
+        "tuning",
+    },
 }
 """For each folder and module: which others of ours it may import. Its own folder is always allowed."""
 
@@ -297,6 +310,8 @@ TOLD_AT_ONCE = {
     "evaluate {model} none.csv": "File not found: `none.csv`",
     "calibrate {model} none.csv": "File not found: `none.csv`",
     "predict {model} none.csv": "File not found: `none.csv`",
+    "predict {model} {data} --out {data}": "should not exist",
+    "predict {model} {data} --out new.txt": "should be a file that ends in one of .csv, .tsv, .jsonl",
     "predict {model} none": "File not found: `none`",
     "card {model} none.csv": "File not found: `none.csv`",
     "export {model} --out new --data none.csv": "File not found: `none.csv`",

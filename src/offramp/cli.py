@@ -264,18 +264,27 @@ def predict(
     on_ray: OnRay = False,
     address: Address = None,
     workers: Workers = None,
-    out: Annotated[Path | None, typer.Option(help="`--ray`: folder for the answers, as Parquet.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="File for texts and answers: .csv, .tsv or .jsonl; with `--ray`, a folder of Parquet files."),
+    ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file of --out.")] = False,
     keep_text: Annotated[bool, typer.Option("--keep-text", help="`--ray`: the texts beside their answers.")] = False,
     block: Annotated[int | None, typer.Option(help="`--ray`: texts that a worker answers and then writes.")] = None,
     as_json: Json = False,
 ) -> None:
     """Answer texts, in their order, as a stream; or on Ray, into a folder that a killed command goes on with."""
+    from offramp.answers import check_file, write_answers
     from offramp.data.presence import check_texts
 
-    only = {"--out": out, "--keep-text": keep_text, "--block": block}
+    only = {"--keep-text": keep_text, "--block": block}
     cluster = cluster_of(on_ray, address, workers, threads, only)
     if cluster is not None and out is None:
         raise UserError("`--ray` should come with `--out DIR`: a folder for the answers.")
+    if overwrite and (cluster is not None or out is None):
+        raise UserError("`--overwrite` should come with `--out FILE` and without `--ray`, which goes on with a folder.")
+    if cluster is None and out is not None:
+        check_file(out, overwrite)
     _check_there(model)
     check_texts(file)
     classifier = _load(model, policy, threshold, depth, threads)
@@ -294,6 +303,13 @@ def predict(
 
     source = sys.stdin.buffer if file == "-" else Path(file)
     examples = stream(source, text=text or classifier.config_.data.text, tags=classifier.tags_, format=format)
+    if out is not None:
+        rows = write_answers(out, examples, classifier.stream)
+        if as_json:
+            _print_json({"out": str(out), "rows": rows})
+        else:
+            typer.echo(f"{rows} texts answered\nanswers {out}")
+        return
     for found in classifier.stream(examples):
         if as_json:
             _print_json(asdict(found))

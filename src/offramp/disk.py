@@ -5,7 +5,10 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 
 def replace_file(file: Path, content: bytes | str) -> None:
@@ -16,6 +19,21 @@ def replace_file(file: Path, content: bytes | str) -> None:
         handle.flush()
         os.fsync(handle.fileno())
     os.replace(part, file)
+    flush(file.parent)
+
+
+@contextmanager
+def growing_file(file: Path) -> Iterator[IO[str]]:
+    """A file to write piece by piece, which has its name once all is written; where that fails, nothing is left."""
+    part = file.with_name(f".{file.name}.part")
+    try:
+        with part.open("w", encoding="utf-8", newline="") as handle:
+            yield handle
+            handle.flush()
+            os.fsync(handle.fileno())
+        os.replace(part, file)
+    finally:
+        part.unlink(missing_ok=True)
     flush(file.parent)
 
 

@@ -16,7 +16,9 @@ from offramp.errors import ConfigError, MissingExtra, UserError
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["predict", "m", "t", "--out", "o"], "`--out` should come with `--ray`"),
+        (["predict", "m", "t", "--out", "o"], "or come with `--ray`"),
+        (["predict", "m", "t", "--ray", "--out", "o", "--overwrite"], "`--overwrite` should come with `--out FILE`"),
+        (["predict", "m", "t", "--overwrite"], "`--overwrite` should come with `--out FILE`"),
         (["predict", "m", "t", "--workers", 2], "`--workers` should come with `--ray`"),
         (["predict", "m", "t", "--ray"], "`--ray` should come with `--out DIR`"),
         (["predict", "m", "t", "--ray", "--out", "o", "--workers", -1], "`workers` should be 0 or more"),

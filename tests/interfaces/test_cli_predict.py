@@ -12,6 +12,7 @@ import pytest
 from offramp import Classifier
 from offramp.cli import Format
 from offramp.data.rows import FORMATS
+from offramp.data.sources import read
 
 Run = Callable[..., Any]
 
@@ -167,3 +168,54 @@ def test_an_unknown_format_hears_the_known_ones(offramp: Run, model: Path) -> No
     assert (ran.code, ran.out) == (2, "")
     assert all(name in ran.err for name in FORMATS)
     assert [each.value for each in Format] == list(FORMATS)
+
+
+ODD = ["good film", 'a "bad", plot', "fine\tand\nfine", "日本"]
+
+
+@pytest.mark.parametrize("suffix", ["csv", "tsv", "jsonl"])
+def test_answers_are_written_beside_their_texts(offramp: Run, model: Path, tmp_path: Path, suffix: str) -> None:
+    (tmp_path / "texts.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in ODD))
+    out = tmp_path / f"answers.{suffix}"
+    ran = offramp("predict", model, tmp_path / "texts.jsonl", "--out", out, "--json")
+    assert (ran.code, ran.json) == (0, {"out": str(out), "rows": 4}), ran.err
+    printed = offramp("predict", model, tmp_path / "texts.jsonl", "--json").lines
+    if suffix == "jsonl":
+        assert [json.loads(line) for line in out.read_text("utf-8").splitlines()] == [
+            {"text": text, **answer} for text, answer in zip(ODD, printed, strict=True)
+        ]
+    else:
+        table = read(out)  # with the reader of every other verb
+        assert [(row.text, row.label) for row in table.examples] == [
+            (text, answer["label"]) for text, answer in zip(ODD, printed, strict=True)
+        ]
+        header = out.read_text("utf-8").partition("\n")[0]
+        assert header.split("\t" if suffix == "tsv" else ",") == ["text", *printed[0]]
+    assert sorted(file.name for file in tmp_path.iterdir()) == [out.name, "texts.jsonl"]
+
+
+def test_the_second_text_of_a_pair_is_written_too(offramp: Run, model: Path, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("sentence1,sentence2\ngood,bad\n")
+    assert offramp("predict", model, tmp_path / "a.csv", "--out", tmp_path / "b.csv").code == 0
+    assert (tmp_path / "b.csv").read_text("utf-8").startswith("text,pair,label,probability,depth,certified\ngood,bad,")
+
+
+def test_a_file_that_is_there_is_kept_unless_it_may_go(offramp: Run, model: Path, tmp_path: Path) -> None:
+    out = tmp_path / "a.csv"
+    out.write_text("precious")
+    ran = offramp("predict", model, "--out", out, stdin=b"good film\n")
+    assert (ran.code, ran.out, out.read_text()) == (2, "", "precious")
+    assert "--overwrite" in ran.err
+    assert offramp("predict", model, "--out", out, "--overwrite", stdin=b"good film\n").code == 0
+    assert out.read_text().startswith("text,label,")
+
+
+def test_answers_are_written_whole_or_not_at_all(offramp: Run, model: Path, tmp_path: Path) -> None:
+    ran = offramp("predict", model, "--out", tmp_path / "a.csv", stdin=b"good film\n\n")
+    assert (ran.code, ran.out) == (2, "")
+    assert "standard input, line 2" in ran.err
+    assert (
+        "should go to a file that can be written"
+        in offramp("predict", model, "--out", tmp_path / "none" / "a.csv", stdin=b"good film\n").err
+    )
+    assert list(tmp_path.iterdir()) == []
