@@ -14,7 +14,10 @@ from offramp.data.sources import read
 
 Run = Callable[..., Any]
 
-SLOW = ("ce-paper", "scl-paper", "lacon-paper", "lacon-fusion-paper", "leam-paper", "lsan-paper", "ce-cl-paper")
+SLOW = (
+    *("ce-paper", "scl-paper", "lacon-paper", "lacon-fusion-paper", "leam-paper", "lsan-paper", "ce-cl-paper"),
+    *("layerdrop", "layerdrop-paper"),
+)
 SINGLE = [name for name in recipes() if load_recipe(name).optimise.strategy == "single"]
 STATIC = [name for name in SINGLE if load_recipe(name).compress.method not in ("none", "heads")]  # half of the layers
 OTHERS = ("grow", "acl-multi-label", "acl-tags")
