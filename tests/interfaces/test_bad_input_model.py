@@ -52,6 +52,7 @@ def refused(offramp: Run, tables: Path) -> Callable[..., None]:
 
 def test_a_folder_that_is_not_there(refused: Run, tmp_path: Path, tables: Path) -> None:
     refused(tmp_path / "nowhere", "There is no folder")
+    refused(tmp_path / ("m" * 300), "There is no folder")
     (tmp_path / "my-model").mkdir()
     refused(tmp_path / "my-modle", f"Near it: `{tmp_path / 'my-model'}`")
     refused(tables / "test.csv", "There is no folder")

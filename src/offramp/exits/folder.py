@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from offramp.errors import ModelError, near_names
@@ -13,17 +14,17 @@ RUN = Path("training") / "run.json"  # what `optimise` writes first
 
 def is_model(folder: Path) -> bool:
     """Whether the folder holds a finished model."""
-    return (folder / MANIFEST).is_file()
+    return os.path.isfile(folder / MANIFEST)  # no name is too long for it
 
 
 def is_run(folder: Path) -> bool:
     """Whether a training run, finished or not, lies in the folder."""
-    return (folder / RUN).is_file()
+    return os.path.isfile(folder / RUN)
 
 
 def check_model(folder: Path) -> None:
     """Refuse a folder that is absent, foreign or half-written; whether its files are whole is not looked at."""
-    if not folder.is_dir():
+    if not os.path.isdir(folder):
         raise ModelError(
             "A model should be a folder that `offramp train` or `offramp export` wrote. There is no folder "
             f"`{folder}`.{near_names(folder)}"
@@ -39,7 +40,7 @@ def check_model(folder: Path) -> None:
 
 def vacant(folder: Path, resume: bool, overwrite: bool) -> None:
     """Refuse to train into a folder that holds something else."""
-    if not folder.exists():
+    if not _there(folder):
         return
     if not folder.is_dir():
         raise ModelError(f"`{folder}` should be a folder. Found a file.")
@@ -58,6 +59,14 @@ def vacant(folder: Path, resume: bool, overwrite: bool) -> None:
 
 def check_empty(folder: Path) -> None:
     """Refuse to export into a folder that holds something."""
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+    if _there(folder) and (not folder.is_dir() or any(folder.iterdir())):
         found = "It holds files" if folder.is_dir() else "Found a file"
         raise ModelError(f"`{folder}` should be empty or not exist. {found}: choose another folder.")
+
+
+def _there(folder: Path) -> bool:
+    """Whether there is something; a name that no disk takes is refused."""
+    try:
+        return folder.exists()
+    except OSError as error:
+        raise ModelError(f"A model cannot be written to `{folder}`: {error.strerror or error}.") from error

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -45,7 +46,7 @@ class Manifest:
 
 def check_any(folder: Path) -> None:
     """Refuse a folder in which neither a trained nor an exported model lies; nothing is loaded."""
-    if not (folder / MANIFEST).is_file():
+    if not os.path.isfile(folder / MANIFEST):
         check_model(folder)
 
 
