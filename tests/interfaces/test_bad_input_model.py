@@ -50,9 +50,17 @@ def refused(offramp: Run, tables: Path) -> Callable[..., None]:
     return check
 
 
+def test_a_name_that_no_disk_takes(offramp: Run, tmp_path: Path, tables: Path) -> None:
+    ran = offramp("predict", tmp_path / ("m" * 300), tables / "test.csv")
+    assert (ran.code, ran.out) == (2, "")
+    assert "There is no folder" in ran.err
+    ran = offramp("train", tables / "test.csv", "--out", tmp_path / ("m" * 300))
+    assert (ran.code, ran.out) == (2, "")
+    assert "File name too long" in ran.err
+
+
 def test_a_folder_that_is_not_there(refused: Run, tmp_path: Path, tables: Path) -> None:
     refused(tmp_path / "nowhere", "There is no folder")
-    refused(tmp_path / ("m" * 300), "There is no folder")
     (tmp_path / "my-model").mkdir()
     refused(tmp_path / "my-modle", f"Near it: `{tmp_path / 'my-model'}`")
     refused(tables / "test.csv", "There is no folder")
