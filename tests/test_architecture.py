@@ -29,7 +29,7 @@ STAGES = {
 }
 """The folders the data flows through, from left to right, and what each makes of it."""
 
-ABOVE = {"cluster", "study"}
+ABOVE = {"cluster", "study", "verbs"}
 """Folders that sit on top of the stages."""
 
 BASE = {"__init__", "config", "disk", "errors", "lock", "reading", "sealed", "types"}
@@ -62,8 +62,6 @@ MAY_IMPORT: dict[str, set[str]] = {
     "autoload": set(),
     "model_card": BASE | {"classifier", "encoder", "optimise", "report"},
     "hub": BASE | {"classifier", "exits", "model_card", "runtime"},
-    "hub_cli": BASE | {"classifier", "data", "exits", "hub", "model_card", "runtime"},
-    "split_cli": BASE | {"data", "policies"},
     "hugging_face": BASE | set(STAGES) - {"serve"} | {"beginning", "classifier", "preparation"},
     "classifier": BASE
     | set(STAGES) - {"serve"}
@@ -77,21 +75,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "answers": BASE | {"runtime"},
     "process": {"errors"},
     "study": BASE | set(STAGES) - {"serve"} | {"classifier", "cluster", "preparation"},
-    "cli": BASE
-    | set(STAGES)
-    | {
-        "answers",
-        "classifier",
-        "cluster",
-        "demo",
-        "hub_cli",
-        "process",
-        "progress",
-        "spaces",
-        "split_cli",
-        "study",
-        "tuning",
-    },
+    "verbs": BASE
+    | set(STAGES) - {"serve"}
+    | {"answers", "classifier", "cluster", "demo", "hub", "model_card", "progress", "spaces", "tuning"},
+    "cli": BASE | {"process", "serve", "study", "verbs"},
 }
 """For each folder and module: which others of ours it may import. Its own folder is always allowed."""
 

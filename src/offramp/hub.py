@@ -10,21 +10,25 @@ from offramp.errors import ModelError
 from offramp.exits.checkpoint import verify
 from offramp.exits.manifest import MANIFEST
 from offramp.model_card import FILE, write_card
+from offramp.runtime import onnx_folder
 from offramp.runtime.certified import CERTIFICATE, FITTED
+from offramp.runtime.exported import is_exported
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
 
 
 def push(folder: Path, repository: str, private: bool = False, api: HfApi | None = None) -> str:
-    """Upload a whole model folder with its card and its certificate, without its training; the address it has now."""
+    """Upload a model folder, trained or exported, with card and certificate, without its training; its address now."""
     from huggingface_hub import HfApi
     from huggingface_hub.errors import HfHubHTTPError, HTTPError  # type: ignore[attr-defined]
 
-    named = verify(folder)
+    named = [*verify(folder), MANIFEST]
+    if is_exported(folder):
+        named += [*onnx_folder.read(folder)[0].files, onnx_folder.MANIFEST]
     if not (folder / FILE).exists():
         write_card(folder, Classifier.load(folder))
-    wanted = [*named, MANIFEST, FILE, CERTIFICATE, FITTED]
+    wanted = [*named, FILE, CERTIFICATE, FITTED]
     hub = api or HfApi()
     try:
         hub.create_repo(repository, private=private, exist_ok=True)

@@ -111,27 +111,23 @@ def _task(classifier: Classifier) -> str:
 
 
 def _use(classifier: Classifier) -> Iterator[str]:
-    depth = classifier.engine_.depth
-    if classifier.tags_:
+    depth, tags, exported = classifier.engine_.depth, classifier.tags_, classifier.engine_.name != "torch"
+    what, leaves = ("tagger of words,", "word") if tags else ("text classifier", "text")
+    yield (
+        f"A {what} of {depth} layers with an exit after every layer, made with offramp: each {leaves} leaves at the "
+        "first exit that its policy trusts."
+    )
+    if exported:
+        yield "Its layers are ONNX segments, which onnxruntime runs and transformers does not read."
+    elif not tags:
         yield (
-            f"A tagger of words, of {depth} layers with an exit after every layer, made with offramp: each word leaves "
-            "at the first exit that its policy trusts."
+            "```python\nimport offramp  # makes the model known to transformers\nfrom transformers import pipeline\n\n"
+            'classify = pipeline("text-classification", model="THIS_MODEL")\n```'
         )
-        yield '```python\nfrom offramp import Classifier\n\nClassifier.load("FOLDER").decide(["a text"])\n```'
-        yield f"Tags: {', '.join(f'`{label}`' for label in classifier.labels_.names)}."
-        return
-    yield (
-        f"A text classifier of {depth} layers with an exit after every layer, made with offramp: each text leaves at "
-        "the first exit that its policy trusts."
-    )
-    yield (
-        "```python\nimport offramp  # makes the model known to transformers\nfrom transformers import pipeline\n\n"
-        'classify = pipeline("text-classification", model="THIS_MODEL")\n```'
-    )
-    yield "Or, from a folder, with the depth at which each text left:"
+        yield "Or, from a folder, with the depth at which each text left:"
     yield '```python\nfrom offramp import Classifier\n\nClassifier.load("FOLDER").decide(["a text"])\n```'
     shown = ", ".join(f"`{label}`" for label in classifier.labels_.names)
-    yield f"Labels: {shown}."
+    yield f"{'Tags' if tags else 'Labels'}: {shown}."
 
 
 def _made_of(classifier: Classifier) -> Iterator[str]:

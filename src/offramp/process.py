@@ -26,20 +26,11 @@ texts.
 """
 
 
-ORDER = (
-    "split", "train", "calibrate", "evaluate", "predict", "export", "serve", "card", "push", "tune", "study", "recipes",
-    "demo",
-)  # fmt: skip
-"""The verbs as a reader of README meets them, and of `--help`."""
-
-
 class Verbs(TyperGroup):
-    """Verbs in their order, which a signal ends with 128 and its number, as a shell counts."""
+    """Verbs in the order in which they were named, which a signal ends with 128 and its number, as a shell counts."""
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
-        known = [name for name in ORDER if name in self.commands]
-        self.commands = {name: self.commands[name] for name in dict.fromkeys([*known, *self.commands])}
         _show_flags_bare(self)
 
     def invoke(self, ctx: Any) -> Any:

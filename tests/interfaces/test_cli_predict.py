@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from offramp import Classifier
-from offramp.cli import Format
 from offramp.data.rows import FORMATS
 from offramp.data.sources import read
+from offramp.verbs.predict import Format
 
 Run = Callable[..., Any]
 

@@ -144,11 +144,35 @@ def test_a_folder_goes_to_a_hub_whole_with_its_card_and_without_its_training(
     assert address.endswith("me/desk")
     assert "README.md" in hub.files
     assert not [name for name in hub.files if name.startswith("training") or name == "report.html"]
+    comes_back(hub, folder, tmp_path / "back")
+
+
+def test_an_exported_folder_goes_with_its_segments_and_names_no_pipeline(
+    folder: Path, hub: FakeHub, tmp_path: Path
+) -> None:
+    exported = tmp_path / "exported"
+    Classifier.load(folder).export(exported, exits=[4])
+    (exported / "notes.txt").write_text("of somebody else")
+    push(exported, "me/desk", api=HfApi(endpoint=hub.url, token="hf_none"))
+    assert {"onnx.json", "exit-4.onnx", "offramp.json"} <= hub.files.keys()
+    assert "notes.txt" not in hub.files
+    assert b"ONNX" in hub.files["README.md"]
+    assert b"pipeline(" not in hub.files["README.md"]
+    comes_back(hub, exported, tmp_path / "back")
+    hub.files.clear()
+    (exported / "exit-4.onnx").write_bytes(b"cut short")
+    with pytest.raises(ModelError, match="damaged"):
+        push(exported, "me/desk", api=HfApi(endpoint=hub.url, token="hf_none"))
+    assert not hub.files
+
+
+def comes_back(hub: FakeHub, folder: Path, back: Path) -> None:
+    """What the hub has answers as the folder does."""
+    back.mkdir()
     for name, content in hub.files.items():
-        (tmp_path / "back").mkdir(exist_ok=True)
-        (tmp_path / "back" / name).write_bytes(content)
+        (back / name).write_bytes(content)
     texts = ["the good film", "a bad plot"]
-    assert Classifier.load(tmp_path / "back").predict(texts).tolist() == Classifier.load(folder).predict(texts).tolist()
+    assert Classifier.load(back).predict(texts).tolist() == Classifier.load(folder).predict(texts).tolist()
 
 
 def test_what_the_hub_says_is_passed_on(folder: Path, hub: FakeHub) -> None:

@@ -1,21 +1,20 @@
-"""The verbs that bring a model to a hub: `card` and `push`."""
+"""`offramp card` and `offramp push`: a model goes to a hub."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from offramp.verbs.options import LabelColumn, ModelFolder, TextColumns
+
 
 def card(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="Folder that `offramp train` or `export` wrote.")],
+    model: ModelFolder,
     data: Annotated[str | None, typer.Argument(metavar="[DATA]", help="Labelled texts whose scores it tells.")] = None,
     with_curve: Annotated[bool, typer.Option("--curve", help="Also tell accuracy, layers and time on DATA.")] = False,
-    text: Annotated[
-        list[str] | None, typer.Option("--text", help="Column that holds the text; twice for a pair.")
-    ] = None,
-    label: Annotated[str | None, typer.Option("--label", help="Column that holds the label.")] = None,
+    text: TextColumns = None,
+    label: LabelColumn = None,
 ) -> None:
     """Write the model card, README.md, into a model folder."""
     from offramp.data.presence import check_data
@@ -41,7 +40,7 @@ def card(
 
 
 def push(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="Folder that `offramp train` wrote.")],
+    model: ModelFolder,
     repository: Annotated[str, typer.Argument(metavar="REPOSITORY", help="OWNER/NAME on the Hugging Face hub.")],
     private: Annotated[bool, typer.Option("--private", help="Let nobody else see a new repository.")] = False,
 ) -> None:

@@ -1,4 +1,4 @@
-"""The verb that puts texts aside: `split`."""
+"""`offramp split`: texts are put aside."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from offramp.verbs.options import Json, LabelColumn, TextColumns
 
 PARTS = ("train", "held-out", "test")
 """The parts in the order in which they are told; the first has what the others did not take."""
@@ -17,14 +19,12 @@ def split(
     out: Annotated[Path, typer.Option(help="Folder for the parts.")],
     held_out: Annotated[float, typer.Option(help="Texts to calibrate on: a share, or from 1 on their number.")] = 0.2,
     test: Annotated[float, typer.Option(help="Texts to score on: a share, or their number.")] = 0.2,
-    text: Annotated[
-        list[str] | None, typer.Option("--text", help="Column that holds the text; twice for a pair.")
-    ] = None,
-    label: Annotated[str | None, typer.Option("--label", help="Column that holds the label.")] = None,
+    text: TextColumns = None,
+    label: LabelColumn = None,
     seed: Annotated[int, typer.Option(help="Seed of the draw.")] = 0,
     settings: Annotated[list[str] | None, typer.Option("--set", help="How to read: data.labels=set.")] = None,
     overwrite: Annotated[bool, typer.Option(help="Replace parts that are there.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Divide labelled texts into those to train on, to calibrate on and to test on; no text stands in two parts."""
     from offramp.config import Config, override
