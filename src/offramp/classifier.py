@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from sklearn.exceptions import NotFittedError
 from offramp.beginning import begin
 from offramp.calibration import SCORED, Request, certify, check_unseen
 from offramp.config import DEFAULT_RECIPE, Config, DataConfig, ExitsConfig, changes, load_recipe, override
+from offramp.data.incoming import portion
 from offramp.data.labels import Labels
 from offramp.data.seen import digests
 from offramp.data.sources import Table, columns, read
@@ -368,9 +368,10 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             return list(tag_predictions(decision, tokens, rows, examples, names, self.is_certified()))
         return made(decision, self.labels_.names, self.is_certified())
 
-    def stream(self, examples: Iterable[Example], chunk: int = CHUNK) -> Iterator[Answered]:
+    def stream(self, examples: Iterable[Example | None], chunk: int = CHUNK) -> Iterator[Answered]:
         """Predictions in the order of the texts, a chunk at a time: memory does not grow.
 
+        A None among the texts has those before it answered at once.
         One warning at the end counts the texts that were cut.
         """
         cuts = texts = unread = 0
@@ -382,25 +383,24 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         finally:
             self.warn_of_cuts(cuts, texts, unread)
 
-    def chunks(self, examples: Iterable[Example], chunk: int = CHUNK) -> Iterator[tuple[list[Answered], int]]:
+    def chunks(self, examples: Iterable[Example | None], chunk: int = CHUNK) -> Iterator[tuple[list[Answered], int]]:
         """The predictions of so many texts at a time, and how many of these texts were cut.
 
         Where a text cannot be read, those before it are answered first.
         """
         if chunk < 1:
             raise ConfigError(f"`chunk` should be 1 or more. Found {chunk}.")
-        rest = iter(examples)
-        bad: DataError | None = None
-        while bad is None:
-            waiting, bad = _taken(rest, chunk)
-            if waiting:
+        rest, more = iter(examples), True
+        while more:
+            taken = portion(rest, chunk)
+            if taken.texts:
                 self._check_fitted()
-                known = as_examples(waiting, self.tags_)
+                known = as_examples(taken.texts, self.tags_)
                 tokens = self._tokens(known, warn=False)
                 yield self._answers(known, tokens), tokens.truncated
-            elif bad is None:
-                return
-        raise bad
+            if taken.bad is not None:
+                raise taken.bad
+            more = taken.more
 
     def warn_of_cuts(self, cuts: int, texts: int, unread: int = 0) -> None:
         """One warning that counts the texts that were cut, where there are any, and the words that were not read."""
@@ -690,17 +690,6 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     @classmethod
     def _with(cls, config: Config, parameters: Mapping[str, Any]) -> Classifier:
         return cls(**{"recipe": config.recipe, "settings": changes(config), **parameters})
-
-
-def _taken(rest: Iterator[Example], count: int) -> tuple[list[Example], DataError | None]:
-    """The next texts, at most so many, and why there are fewer, where one of them cannot be read."""
-    found: list[Example] = []
-    try:
-        for example in islice(rest, count):
-            found.append(example)  # one by one, so that those before an error stay
-    except DataError as error:
-        return found, error
-    return found, None
 
 
 def _labels_of(config: Config) -> dict[str, Any]:

@@ -245,3 +245,18 @@ def test_a_command_keeps_few_kernels_unless_it_is_told_otherwise(monkeypatch: py
     monkeypatch.setenv(name, "500")
     with as_process():
         assert os.environ[name] == "500"
+
+
+def test_a_text_in_a_pipe_is_answered_while_the_pipe_stays_open(start: Start, model: Path) -> None:
+    with start("predict", model, stdin=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        killer = threading.Timer(120, process.kill)  # instead of waiting for ever
+        killer.start()
+        for text in ("a good film\n", "a bad plot\nthe fine story\n"):
+            process.stdin.write(text)
+            process.stdin.flush()
+            assert all(process.stdout.readline().count("\t") == 2 for _ in text.splitlines())
+        process.stdin.close()
+        assert process.wait() == 0
+        killer.cancel()

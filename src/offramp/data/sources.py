@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
@@ -88,7 +88,7 @@ def read(
 
 
 def stream(
-    source: str | Path | IO[str] | IO[bytes],
+    source: str | Path | Iterable[str | bytes],
     *,
     text: Sequence[str] = (),
     tags: bool = False,
@@ -96,7 +96,7 @@ def stream(
 ) -> Iterator[Example]:
     """Texts to predict, one at a time in constant memory, labels left out.
 
-    A file without a suffix from the table above, or an open handle, holds one text per line, and `text` is not used,
+    A file without a suffix from the table above, or an open handle, has one text per line, and `text` is not used,
     unless `format` says that it is a table: `csv`, `tsv` or `jsonl`. A first line that names the columns of one is then
     refused, unless `format` is `text`.
     Give `sys.stdin.buffer` rather than `sys.stdin`, so that a line that is not UTF-8 can be named.

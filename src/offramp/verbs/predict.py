@@ -79,9 +79,11 @@ def predict(
         job = Job(model, file, out, tuple(text or ()), chosen, keep_text, size, format)
         answer(job, classifier, cluster, as_json)
         return
+    from offramp.data.incoming import Incoming, as_they_come
     from offramp.data.sources import stream
 
-    source = sys.stdin.buffer if file == "-" else Path(file)
+    piped = Incoming(sys.stdin.buffer) if file == "-" else None
+    source = Path(file) if piped is None else piped
     examples = stream(source, text=text or classifier.config_.data.text, tags=classifier.tags_, format=format)
     if out is not None:
         rows = write_answers(out, examples, classifier.stream)
@@ -90,7 +92,7 @@ def predict(
         else:
             typer.echo(f"{rows} texts answered\nanswers {out}")
         return
-    for found in classifier.stream(examples):
+    for found in classifier.stream(examples if piped is None else as_they_come(examples, piped)):
         if as_json:
             print_json(asdict(found))
         else:
