@@ -6,6 +6,8 @@ READY := $(VENV)/.ready
 # Tests work on small tensors: a process per core, with one thread each.
 JOBS ?= auto
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS)
+# What is imported is compiled then: to compile all of it takes longer than to install it.
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
 EXTRAS := minilm,plots,onnx,torchjd,tune,serve,ray,docs,dev
 
 .PHONY: demo test test-slow test-long faults audit hashes lint format bench documents site setup clean
@@ -57,8 +59,8 @@ setup: $(READY)
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch==2.13.0
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(EXTRAS)]'
+	$(INSTALL) torch==2.13.0
+	$(INSTALL) -e '.[$(EXTRAS)]'
 	@touch $@
 
 clean:

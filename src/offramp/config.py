@@ -435,21 +435,19 @@ RANGES: dict[str, tuple[float, float]] = {
 }
 """Smallest and largest value of a number, both allowed."""
 
+_RECIPES = resources.files("offramp") / "recipes"
+
 
 def recipes() -> dict[str, str]:
     """The names of the recipes that ship with offramp, each with its one sentence."""
-    folder = resources.files("offramp") / "recipes"
-    found = sorted(entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml"))
-    return {name: load_recipe(name).about for name in found}
+    return {name: load_recipe(name).about for name in _recipe_names()}
 
 
 def load_recipe(name: str) -> Config:
     """The configuration a recipe names: the defaults and what the recipe changes."""
-    folder = resources.files("offramp") / "recipes"
-    file = folder / f"{name}.toml"
+    file = _RECIPES / f"{name}.toml"
     if not file.is_file():
-        known = [entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml")]
-        raise unknown_name("recipe", name, known)
+        raise unknown_name("recipe", name, _recipe_names())
     return from_mapping({"recipe": name, **tomllib.loads(file.read_text("utf-8"))})
 
 
@@ -507,7 +505,7 @@ def to_toml(config: Config) -> str:
 
 def changes(config: Config) -> dict[str, Any]:
     """The dotted fields in which `config` differs from its recipe; from the defaults, where the recipe is unknown."""
-    return changes_from(load_recipe(config.recipe) if config.recipe in recipes() else Config(), config)
+    return changes_from(load_recipe(config.recipe) if config.recipe in _recipe_names() else Config(), config)
 
 
 def changes_from(other: Config, config: Config) -> dict[str, Any]:
@@ -535,11 +533,13 @@ def describe() -> dict[str, tuple[Any, str]]:
     return found
 
 
+def _recipe_names() -> list[str]:
+    return sorted(entry.name.removesuffix(".toml") for entry in _RECIPES.iterdir() if entry.name.endswith(".toml"))
+
+
 def _check_key(key: str) -> None:
     stage, _, name = key.partition(".")
-    hints = _hints(Config)
-    stages = [k for k in hints if k not in ("recipe", "about")]
-    fields = {f"{s}.{f.name}": f.name for s in stages for f in dataclasses.fields(hints[s])}
+    stages, fields = _keys()
     if stage not in stages:
         meant = get_close_matches(name or stage, list(fields.values()), n=1, cutoff=0.8)
         if meant and not (name and get_close_matches(stage, stages, n=1, cutoff=0.5)):
@@ -551,6 +551,13 @@ def _check_key(key: str) -> None:
             raise unknown_name("field", key, fields)
     elif "." in key:
         raise ConfigError(f"`{key}` should be followed by a field's name.")
+
+
+@functools.cache
+def _keys() -> tuple[list[str], dict[str, str]]:
+    """The parts of a configuration, and its dotted fields with the last word of each."""
+    stages = {name: kind for name, kind in _hints(Config).items() if name not in ("recipe", "about")}
+    return list(stages), {f"{name}.{f.name}": f.name for name, kind in stages.items() for f in dataclasses.fields(kind)}
 
 
 @functools.cache

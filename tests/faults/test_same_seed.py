@@ -23,7 +23,7 @@ FEW = [
     "compress.epochs=1",
     "compress.layers=2",
 ]
-TWINS = [pytest.param(name, marks=pytest.mark.slow) if name.endswith("-paper") else name for name in recipes()]
+TWINS = [pytest.param(name, marks=pytest.mark.long) if name.endswith("-paper") else name for name in recipes()]
 """The twins with the papers' values take the same ways, and other numbers."""
 
 

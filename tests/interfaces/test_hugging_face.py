@@ -55,8 +55,8 @@ ORDERS = [
     f"import offramp; {AUTO}",
     f"{AUTO}; import offramp",
     pytest.param(f"import transformers, offramp; {AUTO}", marks=pytest.mark.slow),
-    pytest.param(f"from offramp import MultiExitModel; {AUTO}", marks=pytest.mark.slow),
-    pytest.param(f"from offramp import Classifier; {AUTO}", marks=pytest.mark.slow),
+    pytest.param(f"from offramp import MultiExitModel; {AUTO}", marks=pytest.mark.long),
+    pytest.param(f"from offramp import Classifier; {AUTO}", marks=pytest.mark.long),
 ]
 
 

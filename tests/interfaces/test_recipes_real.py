@@ -24,7 +24,7 @@ SINGLE = [name for name in recipes() if load_recipe(name).optimise.strategy == "
 STATIC = [name for name in SINGLE if load_recipe(name).compress.method not in ("none", "heads")]  # half of the layers
 OTHERS = ("grow", "acl-multi-label", "acl-tags")
 """One begins with a classifier and not with a backbone, others have label sets or tags: all have own tests."""
-SOME, SOME_ON_PAIRS = {"ce", "lacon", "acl-multi-exit", "jt"}, {"ce", "lacon-fusion", "acl-multi-exit"}
+SOME, SOME_ON_PAIRS = {"ce", "lacon", "acl-multi-exit", "jt"}, {"ce", "lacon-fusion"}
 """One of each kind; the others, with their twins of the papers' values, take too long to be tried at every change."""
 
 

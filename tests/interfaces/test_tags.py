@@ -441,12 +441,14 @@ def test_an_exported_model_answers_the_same_tags(classifier: Classifier, tmp_pat
     pytest.importorskip("onnxruntime")
     table = held_out(40)
     classifier.save(tmp_path / "m")
-    measured = classifier.export(tmp_path / "onnx", data=table)
+    measured = classifier.export(tmp_path / "onnx", exits=[1, 4], data=table)
     assert measured["accuracy_before"] == measured["accuracy_after"]
     assert measured["accuracy_before"] == pytest.approx(classifier.score(words(table), own(table)))
-    exported = Classifier.load(tmp_path / "onnx", policy="confidence", threshold=0.8)
-    classifier.set_params(policy="confidence", threshold=0.8)
-    assert exported.predict(words(table)) == classifier.predict(words(table))
-    small = classifier.export(tmp_path / "int8", int8=True, data=table, max_drop=0.2)
+    exported = Classifier.load(tmp_path / "onnx")
+    for asked in ({"policy": "never"}, {"policy": "fixed", "depth": 1}):
+        exported.set_params(**asked)
+        classifier.set_params(**asked)
+        assert exported.predict(words(table)) == classifier.predict(words(table))
+    small = classifier.export(tmp_path / "int8", int8=True, exits=[4], data=table, max_drop=0.2)
     assert small["accuracy_after"] > 0.5
     assert Classifier.load(tmp_path / "int8").predict(words(table)[:3])

@@ -12,7 +12,7 @@ from offramp.demo import data_file
 from offramp.report.tag_metrics import TagEvaluation
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_recipe_finds_spans_in_sentences_it_has_not_seen() -> None:
     train, validation, calibration, test = (
         read(data_file(part, "tagged_desk"), tags=True) for part in ("train", "validation", "calibration", "test")

@@ -33,6 +33,11 @@ def alone(batch: Batch, row: int) -> Batch:
 
 def fitted(model: MultiExitModel, name: str) -> dict[str, Tensor] | None:
     """Tensors such as fitting gives a policy, at random."""
+    made = _drawn(model, name)
+    return made and {key: value.to(model.dtype) for key, value in made.items()}
+
+
+def _drawn(model: MultiExitModel, name: str) -> dict[str, Tensor] | None:
     draw = torch.Generator().manual_seed(0)
     if name == "learned":
         every = range(1, LAYERS + 1)

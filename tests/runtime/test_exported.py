@@ -59,7 +59,7 @@ def test_what_is_loaded_answers_as_torch_does(
     refuse(tmp_path)
 
 
-@pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o755), (0o077, 0o700)])
+@pytest.mark.parametrize(("umask", "mode"), [pytest.param(0o022, 0o755, marks=pytest.mark.long), (0o077, 0o700)])
 def test_the_folder_and_its_files_have_the_mode_that_the_umask_gives(
     model: MultiExitModel, tokenizer: Any, tmp_path: Path, umask: int, mode: int
 ) -> None:

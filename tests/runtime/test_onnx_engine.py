@@ -34,13 +34,13 @@ LAYERS = 4
 LABELS = ("a", 2, "c")
 CLOSE = {"rtol": 0.0, "atol": 1e-5}
 FAMILIES = ("bert", "roberta", "electra-narrow", "distilbert", "modernbert", "deberta-v3")
-# Each export takes seconds: here every family and every exit once, the others when there are minutes.
+# Each export takes seconds: here every family and every exit once, the others when there is time.
 MODELS = [("bert", "mha"), ("roberta", "linear"), ("electra-narrow", "mha"), ("distilbert", "linear")]
 MODELS += [("modernbert", "mha"), ("deberta-v3", "linear")]
-SLOW = [(family, kind) for family in FAMILIES for kind in ("linear", "mha") if (family, kind) not in MODELS]
-SLOW += [("xlm-roberta", "linear"), ("deberta-conv", "mha"), ("deberta-relative", "linear")]
-SLOW += [("bert", kind) for kind in ("match", "fusion", "leam", "lsan")]
-ALL = [*MODELS, *(pytest.param(*name, marks=pytest.mark.slow) for name in SLOW)]
+LONG = [(family, kind) for family in FAMILIES for kind in ("linear", "mha") if (family, kind) not in MODELS]
+LONG += [("xlm-roberta", "linear"), ("deberta-conv", "mha"), ("deberta-relative", "linear")]
+LONG += [("bert", kind) for kind in ("match", "fusion", "leam", "lsan")]
+ALL = [*MODELS, *(pytest.param(*name, marks=pytest.mark.long) for name in LONG)]
 every_model = pytest.mark.parametrize(("family", "kind"), ALL)
 usual_models = pytest.mark.parametrize(("family", "kind"), MODELS)
 lengths = st.lists(st.integers(1, 24), min_size=1, max_size=7)

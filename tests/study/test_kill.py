@@ -122,7 +122,7 @@ def test_two_commands_at_once_make_each_run_once(
     assert same(tmp_path / "results", wanted)
 
 
-@pytest.mark.parametrize("jobs", [pytest.param(1, marks=pytest.mark.slow), 2])
+@pytest.mark.parametrize("jobs", [pytest.param(1, marks=pytest.mark.long), pytest.param(2, marks=pytest.mark.slow)])
 def test_an_interrupt_exits_with_130_and_leaves_something_to_go_on_from(
     alone: tuple[Path, Path], start: Callable[..., subprocess.Popen[str]], tmp_path: Path, jobs: int
 ) -> None:
