@@ -309,8 +309,12 @@ TOLD_AT_ONCE = {
     "train {data} --out new --validation none.csv": "File not found: `none.csv`",
     "train {data} --out {model}": "holds a model already",
     "train {data} --out {taken}": "It holds other files",
+    "train {data} --out {exported} --overwrite": "holds an exported model",
     "demo --out {taken}": "It holds other files",
     "tune none.csv --out new": "File not found: `none.csv`",
+    "export {model} --out new": "pip install 'offramp[onnx]'",
+    "predict {exported} {data}": "pip install 'offramp[onnx]'",
+    "serve {exported}": "pip install 'offramp[onnx]'",
     "predict {model} {data} --ray --out new": "pip install 'offramp[ray]'",
     "tune {data} --out new --ray": "pip install 'offramp[ray]'",
     "study run lacon-table2 --ray": "pip install 'offramp[ray]'",
@@ -319,7 +323,7 @@ TOLD_AT_ONCE = {
 
 MISUSE = """
 from offramp.cli import main
-sys.modules["ray"] = None
+sys.modules["ray"] = sys.modules["onnxruntime"] = None
 for command in {commands!r}:
     sys.argv = ["offramp", *command.split()]
     try:
@@ -330,11 +334,13 @@ for command in {commands!r}:
 
 
 def test_what_is_missing_or_taken_is_told_without_a_heavy_library(tmp_path: Path) -> None:
-    places = {"data": tmp_path / "data.csv", "model": tmp_path / "model", "taken": tmp_path / "taken"}
+    folders = {"model": ["offramp.json"], "exported": ["offramp.json", "onnx.json"], "taken": ["train.csv"]}
+    places = {"data": tmp_path / "data.csv", **{name: tmp_path / name for name in folders}}
     (tmp_path / "data.csv").write_text("text,label\na,b\n")
-    for name, file in (("model", "offramp.json"), ("taken", "train.csv")):
+    for name, files in folders.items():
         (tmp_path / name).mkdir()
-        (tmp_path / name / file).write_text("{}")
+        for file in files:
+            (tmp_path / name / file).write_text("{}")
     commands = [command.format(**places) for command in TOLD_AT_ONCE]
     body = COST.format(body=MISUSE.format(commands=commands))
     ran = subprocess.run([sys.executable, "-c", body], capture_output=True, text=True, cwd=tmp_path)

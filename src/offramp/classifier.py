@@ -60,7 +60,8 @@ from offramp.report.tag_metrics import Evaluated, TagEvaluation, tag_scores
 from offramp.runtime import certified
 from offramp.runtime.certified import Certified
 from offramp.runtime.engine import Engine, answers, pool, run
-from offramp.runtime.exported import Comparison, export, is_exported, load_exported, refuse
+from offramp.runtime.exported import Comparison, export, load_exported
+from offramp.runtime.onnx_folder import is_exported, refuse
 from offramp.runtime.predictions import Answered, Prediction, SetPrediction, predictions, set_predictions
 from offramp.runtime.sweep import Make
 from offramp.runtime.tag_predictions import TagPrediction, tag_predictions

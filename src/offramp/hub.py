@@ -12,7 +12,6 @@ from offramp.exits.manifest import MANIFEST
 from offramp.model_card import FILE, write_card
 from offramp.runtime import onnx_folder
 from offramp.runtime.certified import CERTIFICATE, FITTED
-from offramp.runtime.exported import is_exported
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
@@ -24,7 +23,7 @@ def push(folder: Path, repository: str, private: bool = False, api: HfApi | None
     from huggingface_hub.errors import HfHubHTTPError, HTTPError  # type: ignore[attr-defined]
 
     named = [*verify(folder), MANIFEST]
-    if is_exported(folder):
+    if onnx_folder.is_exported(folder):
         named += [*onnx_folder.read(folder)[0].files, onnx_folder.MANIFEST]
     if not (folder / FILE).exists():
         write_card(folder, Classifier.load(folder))

@@ -18,7 +18,8 @@ from offramp.exits.model import MultiExitModel
 from offramp.policies.never import Never
 from offramp.runtime import exported
 from offramp.runtime.engine import run
-from offramp.runtime.exported import Comparison, export, is_exported, load_exported, refuse
+from offramp.runtime.exported import Comparison, export, load_exported
+from offramp.runtime.onnx_folder import is_exported, refuse
 from offramp.runtime.torch_engine import TorchEngine
 
 

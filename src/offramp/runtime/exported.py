@@ -24,7 +24,6 @@ from offramp.reading import alike, answers
 from offramp.runtime.engine import Engine, run
 from offramp.runtime.onnx_engine import OnnxEngine
 from offramp.runtime.onnx_export import export as export_segments
-from offramp.runtime.onnx_folder import MANIFEST
 from offramp.runtime.quantise import quantise
 
 
@@ -53,11 +52,6 @@ class Comparison:
     def _accuracy(self, engine: Engine) -> float:
         given = answers(run(engine, self.tokens, Never(), self.batch_size).logits, self.sets)
         return int(alike(given, torch.tensor(self.truth)).sum()) / len(self.truth)
-
-
-def is_exported(folder: Path) -> bool:
-    """Whether an exported model lies in the folder."""
-    return (folder / MANIFEST).is_file()
 
 
 def export(
@@ -105,12 +99,6 @@ def _beside(folder: Path) -> Iterator[Path]:
             for parent in absent:
                 parent.rmdir()
         raise
-
-
-def refuse(folder: Path) -> None:
-    """Keep a trained model out of the folder of an exported one, which would still answer in its place."""
-    if is_exported(folder):
-        raise ModelError(f"`{folder}` holds an exported model. Choose another folder.")
 
 
 def load_exported(folder: Path, threads: int | None = None) -> tuple[OnnxEngine, MultiExitConfig, Any, Config]:

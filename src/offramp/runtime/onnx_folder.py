@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from offramp import __version__
 from offramp.disk import flush, replace_file
-from offramp.errors import ModelError
+from offramp.errors import ModelError, need
 from offramp.exits.folder import check_model
 
 if TYPE_CHECKING:
@@ -44,10 +44,23 @@ class Manifest:
     files: Mapping[str, str] = field(default_factory=dict)  # name to SHA-256
 
 
+def is_exported(folder: Path) -> bool:
+    """Whether an exported model lies in the folder."""
+    return os.path.isfile(folder / MANIFEST)  # no name is too long for it
+
+
 def check_any(folder: Path) -> None:
-    """Refuse a folder in which neither a trained nor an exported model lies; nothing is loaded."""
-    if not os.path.isfile(folder / MANIFEST):
+    """Refuse a folder in which no model lies, trained or exported, or one that cannot run here; nothing is loaded."""
+    if is_exported(folder):
+        need("onnxruntime", "onnx")
+    else:
         check_model(folder)
+
+
+def refuse(folder: Path) -> None:
+    """Keep a trained model out of the folder of an exported one, which would still answer in its place."""
+    if is_exported(folder):
+        raise ModelError(f"`{folder}` holds an exported model. Choose another folder.")
 
 
 def segment_name(exit: int) -> str:

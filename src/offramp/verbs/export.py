@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from offramp.errors import UserError
+from offramp.errors import UserError, need
 from offramp.verbs.models import check_there, load, read_for
 from offramp.verbs.options import Json, LabelColumn, TextColumns, TrainedFolder
 from offramp.verbs.printing import print_json
@@ -36,6 +36,8 @@ def export(
 
     check_there(model, data)
     check_empty(out)
+    for package in ("onnxruntime", "onnx", "onnxscript"):
+        need(package, "onnx")
     classifier = load(model)
     table = None if data is None else read_for(classifier, data, text, label)
     depths = _exits(classifier, exits)

@@ -80,12 +80,14 @@ def train_model(
     from offramp.config import load_recipe, override
     from offramp.data.presence import check_data
     from offramp.exits.folder import vacant
+    from offramp.runtime.onnx_folder import refuse
 
     extra = [f"data.text={json.dumps(text, ensure_ascii=False)}"] if text else []
     extra += [f"data.label={label}"] if label else []
     config = override(load_recipe(recipe), [*settings, *extra])
     if os.environ.get("RANK", "0") == "0":  # of several processes, the first one writes
         vacant(out, resume, overwrite)
+        refuse(out)
     check_data(data)
     check_data(validation)
 
