@@ -66,6 +66,9 @@ def test_people_read_a_line_and_a_table(offramp: Run, model: Path, tables: Path)
     said = " ".join(ran.out.split())
     assert f"accuracy {found['accuracy']:.4f} macro-F1 {found['macro_f1']:.4f}" in said
     assert "30 texts, mean depth 4.00 of 4" in said
+    low, high = found["accuracy_between"]
+    assert low < found["accuracy"] <= high
+    assert f"accuracy on all such texts: {low:.3f} to {high:.3f} with 95 % confidence" in said
     assert said.count("untrained") == 9
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from offramp.config import Config, to_mapping
+from offramp.report.chance import in_words
 from offramp.report.exit_map import lay_out
 from offramp.report.history import History
 from offramp.report.page import render
@@ -74,9 +75,9 @@ def test_headline_numbers_are_those_of_the_evaluation(make_evaluation):
     evaluation = make_evaluation()
     outline = Outline(render("A run", evaluation, History(), {}, {}))
     cards = [element["text"] for element in outline.all("dd")]
-    values = [evaluation.accuracy, evaluation.macro_f1, evaluation.mcc]
     assert cards == [
-        *(f"{value:.3f}" for value in values),
+        f"{evaluation.accuracy:.3f}{in_words(evaluation)}",
+        *(f"{value:.3f}" for value in (evaluation.macro_f1, evaluation.mcc)),
         f"{evaluation.mean_depth:.2f}of 6 layers",
         "3004 labels",
     ]

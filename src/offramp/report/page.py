@@ -10,6 +10,7 @@ from offramp.config import AlignmentConfig
 from offramp.errors import MissingExtra
 from offramp.report import captions, figures
 from offramp.report.canvas import need_matplotlib
+from offramp.report.chance import in_words as accuracy_in_words
 from offramp.report.curve import Curve, speed_quality
 from offramp.report.curve import caption as curve_caption
 from offramp.report.exit_map import MOST_CLOSE, ExitMap, draw_map
@@ -189,8 +190,12 @@ def _heading(name: str) -> str:
 
 def _headline(evaluation: Evaluated) -> str:
     scores = evaluation.shown | ({"mcc": NAMES["mcc"]} if isinstance(evaluation, Evaluation) else {})
+    notes = {"accuracy": accuracy_in_words(evaluation)}
     cards = (
-        *((_heading(heading), f"{getattr(evaluation, name):.3f}", "") for name, heading in scores.items()),
+        *(
+            (_heading(heading), f"{getattr(evaluation, name):.3f}", notes.get(name, ""))
+            for name, heading in scores.items()
+        ),
         ("Mean depth", f"{evaluation.mean_depth:.2f}", f"of {evaluation.layers} layers"),
         *(
             [("Mean depth of words", f"{evaluation.mean_word_depth:.2f}", f"{evaluation.words:,} words")]

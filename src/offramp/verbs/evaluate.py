@@ -32,6 +32,9 @@ def evaluate(
 ) -> None:
     """Score a model on labelled texts, under a policy and exit by exit."""
     check_there(model, data)
+
+    from offramp.report.chance import accuracy_between
+
     classifier = load(model, policy, threshold, depth, threads)
     check_map(classifier, map_depth, report)
     table = read_for(classifier, data, text, label)
@@ -42,7 +45,7 @@ def evaluate(
         write_report(report, title, classifier, evaluation, model, table, map_depth, curve)
     certificate = classifier.certificate
     if as_json:
-        found = evaluation.to_json()
+        found = {**evaluation.to_json(), "accuracy_between": accuracy_between(evaluation)}
         found |= {} if certificate is None else {"certificate": json.loads(certificate.to_json())}
         print_json(found | ({} if curve is None else {"curve": curve.to_json()}))
         return

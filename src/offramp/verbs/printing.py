@@ -36,11 +36,14 @@ def print_evaluation(evaluation: Evaluated) -> None:
     from rich.console import Console
     from rich.table import Table as RichTable
 
+    from offramp.report.chance import in_words
     from offramp.report.tag_metrics import TagEvaluation
 
     shown = evaluation.shown
     typer.echo("  ".join(f"{heading} {getattr(evaluation, name):.4f}" for name, heading in shown.items()))
     typer.echo(f"{evaluation.n} texts, mean depth {evaluation.mean_depth:.2f} of {len(evaluation.depths)}")
+    if likely := in_words(evaluation):
+        typer.echo(f"{shown['accuracy']} on all such texts: {likely}")
     words = evaluation.word_depths if isinstance(evaluation, TagEvaluation) else {}
     if isinstance(evaluation, TagEvaluation):
         unread = f", {evaluation.unread} of them not read" if evaluation.unread else ""
