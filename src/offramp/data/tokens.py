@@ -138,7 +138,7 @@ class Tokens:
                 types.append(np.fromiter(chain.from_iterable(row_types), np.int32, total))
         marked = Words.of(begin, counts) if tags else None
         if warn:
-            warn_of_cuts(truncated, len(examples), max_length, marked.unread if marked else 0)
+            warn_of_cuts(truncated, len(examples), max_length * windows, marked.unread if marked else 0)
         if labels is not None and marked is not None:
             labels = marked.read(list(labels))
         return cls(

@@ -74,12 +74,16 @@ class Answerer:
     def __call__(self, lane: int, ask: Ask, texts: list[Example]) -> list[Answer]:
         """The answers to texts, in their order."""
         tokenizer, most, tags = self.tokenizers[lane], self.classifier.max_tokens_, self.classifier.tags_
-        tokens = Tokens.of(tokenizer, texts, most, warn=False, tags=tags)
+
+        def read(some: list[Example]) -> Tokens:
+            return Tokens.of(tokenizer, some, most, warn=False, tags=tags, **self.classifier.windows_)
+
+        tokens = read(texts)
         cut = [False] * len(texts)
         if tokens.truncated:
-            full = [place for place, length in enumerate(tokens.lengths) if length == most]
+            full = [place for place, length in enumerate(tokens.lengths) if length >= most]
             for place in full:
-                cut[place] = bool(Tokens.of(tokenizer, [texts[place]], most, warn=False, tags=tags).truncated)
+                cut[place] = bool(read([texts[place]]).truncated)
         found: dict[int, Answer] = {}
         for rows in like_length(tokens.lengths.tolist()):
             lost = [cut[row] for row in rows]
