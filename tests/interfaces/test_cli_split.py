@@ -63,8 +63,8 @@ def test_a_size_that_is_no_size_is_refused(offramp: Run, tmp_path: Path) -> None
             48,
             "48 held-out texts can certify at best that early exits lose 11.4 points of accuracy or less (`",
         ),
-        (582, "582 held-out texts can certify early exits that lose a point of accuracy or less."),
-        (1, "1 held-out texts can certify nothing; to lose a point of accuracy at most takes 582."),
+        (582, "582 held-out texts can certify that early exits lose 1 point of accuracy or less."),
+        (1, "1 held-out texts can certify nothing; 582 could, that early exits lose 1 point of accuracy or less."),
     ],
 )
 def test_it_says_what_the_held_out_texts_can_certify_before_a_model_is_trained(

@@ -61,23 +61,31 @@ def split(
     for name, rows in parts.items():
         typer.echo(f"{len(rows):>7} texts  {files[name]}")
     if "held-out" in parts:
-        typer.echo(_promised(len(parts["held-out"])), err=True)
+        typer.echo(_promised(len(parts["held-out"]), how.labels), err=True)
 
 
-def _promised(texts: int) -> str:
+def _promised(texts: int, labels: str) -> str:
     """What `calibrate` can make of so many texts: before a model is trained, another division costs nothing."""
     from offramp.policies.calibrate import FINALISTS
     from offramp.policies.terms import Terms, least_risk, texts_needed
 
     point = Terms(epsilon=0.01)
-    many = texts_needed(point, FINALISTS)
+    many, goal = texts_needed(point, FINALISTS), _harm(labels, 0.01)
     if texts >= many:
-        return f"{texts} held-out texts can certify early exits that lose a point of accuracy or less."
+        return f"{texts} held-out texts can certify that early exits {goal} or less."
     least, one = (least_risk(texts, point, tried) for tried in (FINALISTS, 1))
     if least >= 1:
-        return f"{texts} held-out texts can certify nothing; to lose a point of accuracy at most takes {many}."
+        return f"{texts} held-out texts can certify nothing; {many} could, that early exits {goal} or less."
     return (
-        f"{texts} held-out texts can certify at best that early exits lose {100 * least:g} points of accuracy or less "
-        f"(`calibrate --max-drop {least:g}`), {100 * one:g} with one `--policy`. A single point takes {many} texts: "
+        f"{texts} held-out texts can certify at best that early exits {_harm(labels, least)} or less "
+        f"(`calibrate --max-drop {least:g}`), {100 * one:g} with one `--policy`. To get to 1 takes {many} texts: "
         "`--held-out` says how many. `--max-disagreement` takes texts without labels."
     )
+
+
+def _harm(labels: str, share: float) -> str:
+    """What leaving early may do, where a text has one label, a set of them, or words with tags."""
+    found = f"{100 * share:g}"
+    if labels == "one":
+        return f"lose {found} point{'s' * (found != '1')} of accuracy"
+    return f"make {'a decision about a label' if labels == 'set' else 'a tag'} wrong in {found} % of the texts"
