@@ -6,8 +6,7 @@ READY := $(VENV)/.ready
 # Tests work on small tensors: a process per core, with one thread each.
 JOBS ?= auto
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS)
-# What is imported is compiled then: to compile all of it takes longer than to install it.
-INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 EXTRAS := minilm,plots,onnx,torchjd,tune,serve,ray,docs,dev
 
 .PHONY: demo test test-slow test-long faults audit hashes lint format bench documents site setup clean
