@@ -128,7 +128,7 @@ def _memory(folder: Path, texts: list[str]) -> Ratio:
 
 
 def _ours(folder: Path, *more: str) -> AbstractContextManager[Served]:
-    return _started("offramp.cli", "serve", str(folder), "--port", "0", *more)
+    return _started("offramp", "serve", str(folder), "--port", "0", *more)
 
 
 def _plain(folder: Path) -> AbstractContextManager[Served]:

@@ -27,7 +27,7 @@ def run(texts: int = TEXTS) -> list[Ratio]:
         few = {"data.cap": 200, "optimise.epochs": 2, "stage2.epochs": 4}
         Classifier(settings=few).fit_table(read(data_file("train")), folder=model)
         _write(file, texts)
-        command = [sys.executable, "-m", "offramp.cli", "predict", str(model), str(file), "--threshold", "0.2"]
+        command = [sys.executable, "-m", "offramp", "predict", str(model), str(file), "--threshold", "0.2"]
         held, answers = _watch(command)
     if answers != texts:
         raise SystemExit(f"There should be {texts} answers. Found {answers}.")

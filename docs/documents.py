@@ -34,8 +34,8 @@ def record(*parts: str) -> None:
 
 def _record_demo() -> dict[str, str]:
     with tempfile.TemporaryDirectory() as folder:
-        demo = _run([sys.executable, "-m", "offramp.cli", "demo", "--out", "offramp-demo"], folder)
-        answer = _run([sys.executable, "-m", "offramp.cli", "predict", "offramp-demo", "--json"], folder, QUESTION)
+        demo = _run([sys.executable, "-m", "offramp", "demo", "--out", "offramp-demo"], folder)
+        answer = _run([sys.executable, "-m", "offramp", "predict", "offramp-demo", "--json"], folder, QUESTION)
     return {"demo": demo, "predict": answer}
 
 
@@ -48,7 +48,7 @@ def _reached(messages: str, recipe: str) -> str:
     parts = ("train", "validation", "calibration", "test")
     train, validation, calibration, test = (data_file(part, messages) for part in parts)
     held_out = ["--validation", str(validation)] if validation.exists() else []
-    offramp = [sys.executable, "-m", "offramp.cli"]
+    offramp = [sys.executable, "-m", "offramp"]
     with tempfile.TemporaryDirectory() as folder:
         _run([*offramp, "train", str(train), *held_out, "--out", "model", "--recipe", recipe], folder)
         _run([*offramp, "calibrate", "model", str(calibration), "--max-drop", ALLOWED], folder)

@@ -27,7 +27,7 @@ certificate = classifier.calibrate(held_out, max_drop=0.1, policy="confidence")
 print(certificate.promises())
 classifier.save(Path("my-model"))
 
-command = [sys.executable, "-m", "offramp.cli", "serve", "my-model", "--port", "0"]
+command = [sys.executable, "-m", "offramp", "serve", "my-model", "--port", "0"]
 with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, stderr=subprocess.DEVNULL) as server:
     assert server.stdout is not None
     address = next(line for line in server.stdout if line.startswith("Serving at")).split()[-1]

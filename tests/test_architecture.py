@@ -79,6 +79,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     | set(STAGES) - {"serve"}
     | {"answers", "classifier", "cluster", "demo", "hub", "model_card", "progress", "spaces", "tuning"},
     "cli": BASE | {"process", "serve", "study", "verbs"},
+    "__main__": {"cli"},
 }
 """For each folder and module: which others of ours it may import. Its own folder is always allowed."""
 

@@ -83,7 +83,3 @@ def _show_warning(message: Warning | str, category: type[Warning], *_: Any) -> N
     """Warnings of ours are for the user; those of libraries are not."""
     if category.__module__.startswith("offramp"):
         say(f"warning: {message}")
-
-
-if __name__ == "__main__":
-    main()

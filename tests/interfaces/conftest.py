@@ -90,7 +90,7 @@ def start() -> Callable[..., subprocess.Popen[str]]:
     """Starts a command in a process of its own."""
 
     def start(*arguments: object, **how: Any) -> subprocess.Popen[str]:
-        command = [sys.executable, "-m", "offramp.cli", *map(str, arguments)]
+        command = [sys.executable, "-m", "offramp", *map(str, arguments)]
         pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         # A shell that put the tests into the background has its children ignore an interrupt.
         listen = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)}

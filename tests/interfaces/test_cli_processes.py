@@ -21,7 +21,7 @@ Arguments = Callable[..., list[object]]
 
 def torchrun(*arguments: object) -> subprocess.Popen[str]:
     launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    command = [*launch, "--module", "offramp.cli", *map(str, arguments)]
+    command = [*launch, "--module", "offramp", *map(str, arguments)]
     return subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"}
     )

@@ -22,7 +22,7 @@ ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
 
 
 def start(*arguments: object) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "offramp.cli", "serve", *map(str, arguments)]
+    command = [sys.executable, "-m", "offramp", "serve", *map(str, arguments)]
     # A shell that put the tests into the background has its children ignore an interrupt.
     listen = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)}
     pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}

@@ -30,7 +30,7 @@ def start() -> Iterator[Callable[..., subprocess.Popen[str]]]:
         words = ["study", "run", folder, "--scale", "smoke", "--results", results, "--threads", 1, "--json", *more]
         begun.append(
             subprocess.Popen(
-                [sys.executable, "-m", "offramp.cli", *map(str, words)],
+                [sys.executable, "-m", "offramp", *map(str, words)],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
