@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from offramp.report.significance import LEAST, LEVEL, Comparison, Spread, against, compare, holm
+from offramp.report.significance import LEVEL, Comparison, Spread, against, compare, holm, least_pairs
 
 
 def flips(differences: list[float]) -> float:
@@ -60,12 +60,24 @@ def test_the_difference_is_the_mean_of_the_differences() -> None:
 def test_too_few_pairs_are_said_to_be_too_few() -> None:
     found = compare([2.0] * 5, [1.0] * 5)
     assert (found.p, found.enough, found.significant) == (None, False, False)
-    assert found.words() == f"too few pairs for a test (5 of {LEAST} with a difference)"
+    assert found.words() == "too few pairs for a test (5 of 6 with a difference)"
 
 
-def test_the_least_number_of_pairs_is_the_first_that_can_be_significant() -> None:
-    assert 2 / 2**LEAST < LEVEL <= 2 / 2 ** (LEAST - 1)
-    assert compare([2.0] * LEAST, [1.0] * LEAST).significant
+@pytest.mark.parametrize("among", [1, 5, 8])
+def test_the_least_number_of_pairs_is_the_first_that_can_be_significant(among: int) -> None:
+    for pairs, enough in ((least_pairs(among) - 1, False), (least_pairs(among), True)):
+        zeros = [0.0] * pairs
+        # Nothing to be found in the others, which have twice the pairs, up and down.
+        others = {str(n): [1.0, -1.0] * pairs for n in range(among - 1)}
+        found = against([*zeros, *zeros], {"it": [1.0] * pairs + [None] * pairs, **others})["it"]
+        assert (found.enough, found.significant) == (enough, enough)
+    assert found.corrected == pytest.approx(among * 2 / 2**pairs)
+
+
+def test_too_few_pairs_for_so_many_comparisons_are_no_null_result() -> None:
+    up, around = [1.0] * 7, [1.0, -1.0, 2.0, -2.0, 3.0, -3.0, 4.0]
+    found = against([0.0] * 7, {"up": up, **{str(n): around for n in range(5)}})
+    assert found["up"].words() == "too few pairs for a test (7 of 8 with a difference)"
 
 
 def test_pairs_without_a_difference_do_not_count() -> None:

@@ -39,6 +39,12 @@ def shown(
     return Shown.of(study, "smoke", home / "results")
 
 
+def _markdown(studies: list[Shown]) -> list[str]:
+    table = claims_table(studies)
+    assert table is not None
+    return table.markdown().splitlines()
+
+
 def one(found: Shown) -> Verdict:
     (claim,) = judged([found])
     return claim
@@ -125,12 +131,32 @@ def test_other_measures_are_how_far_scores_reach_and_how_many_batches_conflict(t
     assert conflicts.numbers == pytest.approx([2.0, 2.1, 2.2, 2.3, 2.4, 2.5])
 
 
-def test_claims_that_are_told_together_are_corrected_together(tmp_path: Path) -> None:
+def test_a_study_says_the_same_of_its_claims_wherever_it_stands(tmp_path: Path) -> None:
     alone = shown(tmp_path / "a", [claim()], unequal)
-    assert one(alone).found.corrected == pytest.approx(1 / 32)
     both = judged([alone, shown(tmp_path / "b", [claim()], unequal)])
-    assert [each.found.corrected for each in both] == pytest.approx([1 / 16, 1 / 16])
-    assert [each.words for each in both] == ["does not show", "does not show"]
+    assert [each.found.corrected for each in both] == pytest.approx([1 / 32, 1 / 32])
+    assert [each.words for each in (one(alone), *both)] == ["shows"] * 3
+
+
+def test_what_stands_among_all_claims_shows_clearly(tmp_path: Path) -> None:
+    many = [shown(tmp_path / name, [claim()], unequal, seeds=seeds) for name, seeds in (("a", 6), ("b", 12))]
+    found = judged(many)
+    assert [each.among_all for each in found] == pytest.approx([1 / 32, 2 / 2**11])
+    assert [each.words for each in found] == ["shows clearly", "shows clearly"]
+    more = judged([*many, shown(tmp_path / "c", [claim()], lambda run, _: (-1) ** run.seed * (1 + run.seed))])
+    assert [each.words for each in more] == ["shows", "shows clearly", "does not show"]
+
+
+def test_the_claims_of_a_study_are_corrected_together(tmp_path: Path) -> None:
+    found = judged([shown(tmp_path, [claim(), claim(says="So it is")], unequal, seeds=8)])
+    assert [each.found.corrected for each in found] == pytest.approx([2 / 2**7] * 2)
+    assert [each.words for each in found] == ["shows", "shows"]
+
+
+def test_pairs_that_could_not_show_anything_among_so_many_claims_are_too_few(tmp_path: Path) -> None:
+    """Six pairs on one side have p = 1/32: enough alone, never enough beside a second claim."""
+    found = judged([shown(tmp_path, [claim(), claim(says="So it is", holds="not-below")], unequal, seeds=6)])
+    assert [each.words for each in found] == ["too few pairs to tell", "too few pairs to tell"]
 
 
 def test_missing_runs_are_told_and_a_claim_without_pairs_is_left_out(tmp_path: Path) -> None:
@@ -143,6 +169,8 @@ def test_missing_runs_are_told_and_a_claim_without_pairs_is_left_out(tmp_path: P
 def test_the_table_of_a_study_tells_its_claims(tmp_path: Path) -> None:
     found = shown(tmp_path, [claim()], unequal)
     line = "| ACL Table 9 | It is so | shows | +2.2 (+2.1 to +2.4) | 6 | 0.031 |"
+    beside = shown(tmp_path / "b", [claim()], unequal)
+    assert f"{line} 0.062 |" in _markdown([found, beside])
     assert line in as_markdown(found).splitlines()
     assert "It is so" not in as_markdown(found, claims=False)
     assert "It is so" in as_html(found)

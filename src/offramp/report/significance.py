@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import count
 from statistics import mean, stdev
 
 LEVEL = 0.05
-LEAST = 6  # pairs with a difference from which a two-sided test can fall below LEVEL: 2 / 2^6 = 0.031
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +46,12 @@ class Comparison:
     unequal: int  # pairs with a difference, which are all that the test looks at
     p: float | None  # None: too few of them for any result
     corrected: float | None = None  # p after Holm's correction
+    among: int = 1  # tests that it was corrected for, itself included
 
     @property
     def enough(self) -> bool:
-        """Whether the test could find anything at all."""
-        return self.p is not None
+        """Whether the test could find anything at all, after the correction."""
+        return self.significant or self.unequal >= least_pairs(self.among)
 
     @property
     def significant(self) -> bool:
@@ -61,10 +62,21 @@ class Comparison:
     def words(self) -> str:
         """What was found, for people."""
         if not self.enough:
-            return f"too few pairs for a test ({self.unequal} of {LEAST} with a difference)"
+            return f"too few pairs for a test ({self.unequal} of {least_pairs(self.among)} with a difference)"
         chance = self.corrected if self.corrected is not None else self.p
         shown = "p < 0.001" if chance is not None and chance < 0.001 else f"p = {chance:.3f}"
         return shown if self.significant else f"no difference shown ({shown})"
+
+
+def least_pairs(among: int = 1) -> int:
+    """Pairs with a difference from which a two-sided test can fall below `LEVEL` when it is one of so many.
+
+    Pairs that all lie on one side have 2 / 2^n, the lowest p there is.
+
+    >>> least_pairs(), least_pairs(5)
+    (6, 8)
+    """
+    return next(n for n in count(1) if among * 2.0 ** (1 - n) < LEVEL)
 
 
 def compare(method: Sequence[float], baseline: Sequence[float]) -> Comparison:
@@ -79,7 +91,7 @@ def compare(method: Sequence[float], baseline: Sequence[float]) -> Comparison:
     differences = [round(a - b, 10) for a, b in zip(method, baseline, strict=True)]
     unequal = [difference for difference in differences if difference]
     average = mean(differences) if differences else math.nan
-    if len(unequal) < LEAST:
+    if len(unequal) < least_pairs():
         return Comparison(average, len(differences), len(unequal), None)
     return Comparison(average, len(differences), len(unequal), float(wilcoxon(unequal).pvalue))
 
@@ -104,8 +116,12 @@ def against(baseline: Sequence[float | None], methods: Mapping[str, Sequence[flo
     for name, scores in methods.items():
         pairs = [(a, b) for a, b in zip(scores, baseline, strict=True) if a is not None and b is not None]
         found[name] = compare([a for a, _ in pairs], [b for _, b in pairs])
+    return together(found)
+
+
+def together(found: Mapping[str, Comparison]) -> dict[str, Comparison]:
+    """Comparisons that are told together, each corrected for all of them that a test can be made of."""
     corrected = holm({name: each.p for name, each in found.items() if each.p is not None})
     return {
-        name: Comparison(each.difference, each.pairs, each.unequal, each.p, corrected.get(name))
-        for name, each in found.items()
+        name: replace(each, corrected=corrected.get(name), among=max(1, len(corrected))) for name, each in found.items()
     }

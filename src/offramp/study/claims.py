@@ -2,19 +2,22 @@
 
 A claim is about two variants. Every pair of runs that share task, value and seed gives a difference; for a claim about
 a trend, every pair of such sweeps gives the slope of its differences, in points per step. The paired Wilcoxon test asks
-whether these numbers lie on one side of nothing, with Holm's correction for all claims that are told together, and
-Student's t gives an interval for their mean.
+whether these numbers lie on one side of nothing, and Student's t gives an interval for their mean.
+
+A study is a family: Holm's correction for its own claims decides whether one shows, so that its table says the same
+wherever it stands. Where many studies are told together some would show by luck: what still stands after a correction
+for all of their claims shows clearly.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import mean, stdev
 
 from offramp.report.grid import NOTHING, Cell, Grid, Row
-from offramp.report.significance import Comparison, compare, holm
+from offramp.report.significance import LEVEL, Comparison, compare, holm, together
 from offramp.study.kinds import Claim, Value
 from offramp.study.results import Found
 from offramp.study.views import Shown, near
@@ -31,21 +34,27 @@ class Verdict:
     shown: Shown
     claim: Claim
     numbers: tuple[float, ...]  # differences in points, or slopes in points per step
-    found: Comparison
+    found: Comparison  # corrected for the claims of its study
+    among_all: float | None = None  # p after the correction for all claims that are told together
+
+    @property
+    def clear(self) -> bool:
+        """Whether it stands among all claims too."""
+        return self.found.significant and self.among_all is not None and self.among_all < LEVEL
 
     @property
     def words(self) -> str:
         """Whether it shows, for people."""
-        if not self.numbers:
-            return NOTHING
-        if self.claim.holds == "not-below":
-            return "contradicted" if self.found.significant and self.found.difference < 0 else "not contradicted"
         if not self.found.enough:
             return "too few pairs to tell"
+        clearly = " clearly" if self.clear else ""
+        if self.claim.holds == "not-below":
+            wrong = self.found.significant and self.found.difference < 0
+            return f"contradicted{clearly}" if wrong else "not contradicted"
         if not self.found.significant:
             return "does not show"
         up = self.claim.holds in ("above", "rising")
-        return "shows" if (self.found.difference > 0) == up else "the opposite shows"
+        return f"shows{clearly}" if (self.found.difference > 0) == up else f"the opposite shows{clearly}"
 
     @property
     def interval(self) -> tuple[float, float] | None:
@@ -58,17 +67,16 @@ class Verdict:
         middle = mean(self.numbers)
         return middle - half, middle + half
 
-    def row(self) -> Row:
-        """For the table."""
+    def row(self, among_others: bool = False) -> Row:
+        """For the table, of one study or of several."""
         study = self.shown.study
         place = f"{study.paper} {study.place}".strip() or study.name
         unit = " a step" if self.claim.holds in ("rising", "falling") else ""
-        average = f"{self.found.difference:+.1f}{unit}" if self.numbers else NOTHING
+        average = f"{self.found.difference:+.1f}{unit}"
         between = "" if self.interval is None else f" ({self.interval[0]:+.1f} to {self.interval[1]:+.1f})"
         pairs = str(len(self.numbers)) + ("" if self.whole else ", not all made")
-        chance = self.found.corrected
-        p = NOTHING if chance is None else "< 0.001" if chance < 0.001 else f"{chance:.3f}"
-        cells = (self.claim.says, self.words, average + between, pairs, p)
+        cells = [self.claim.says, self.words, average + between, pairs, _p(self.found.corrected)]
+        cells += [_p(self.among_all)] * among_others
         return Row(place, tuple(map(Cell, cells)))
 
     @property
@@ -79,27 +87,32 @@ class Verdict:
         return made == sum(run.variant in names for run in self.shown.runs)
 
 
-def judged(studies: Iterable[Shown]) -> list[Verdict]:
-    """Every claim of some studies that has results on both sides, corrected for their number."""
-    found = []
-    for shown in studies:
-        for claim in shown.study.claims:
-            numbers = tuple(_numbers(shown, claim))
-            if numbers:
-                found.append(Verdict(shown, claim, numbers, compare(numbers, [0.0] * len(numbers))))
-    chances = {str(place): each.found.p for place, each in enumerate(found) if each.found.p is not None}
-    corrected = holm(chances)
-    return [
-        replace(each, found=replace(each.found, corrected=corrected.get(str(place))))
-        for place, each in enumerate(found)
-    ]
+def judged(studies: Sequence[Shown]) -> list[Verdict]:
+    """Every claim of some studies that has results on both sides."""
+    found = [each for shown in studies for each in _of_study(shown)]
+    if len(studies) < 2:
+        return found
+    among_all = holm({str(place): each.found.p for place, each in enumerate(found) if each.found.p is not None})
+    return [replace(each, among_all=among_all.get(str(place))) for place, each in enumerate(found)]
 
 
-def claims_table(studies: Iterable[Shown]) -> Grid | None:
+def claims_table(studies: Sequence[Shown]) -> Grid | None:
     """A row per claim; None where there is nothing to tell."""
-    rows = tuple(each.row() for each in judged(studies))
+    rows = tuple(each.row(len(studies) > 1) for each in judged(studies))
     head = ("", "what is claimed", "here", "difference in points (95 % interval)", "pairs", "p, Holm")
-    return Grid("", head, rows) if rows else None
+    return Grid("", (*head, "p, all claims") if len(studies) > 1 else head, rows) if rows else None
+
+
+def _of_study(shown: Shown) -> list[Verdict]:
+    """The claims of one study, corrected for their number."""
+    measured = ((claim, tuple(_numbers(shown, claim))) for claim in shown.study.claims)
+    told = {str(place): each for place, each in enumerate(measured) if each[1]}
+    found = together({place: compare(numbers, [0.0] * len(numbers)) for place, (_, numbers) in told.items()})
+    return [Verdict(shown, *told[place], each) for place, each in found.items()]
+
+
+def _p(chance: float | None) -> str:
+    return NOTHING if chance is None else "< 0.001" if chance < 0.001 else f"{chance:.3f}"
 
 
 def _numbers(shown: Shown, claim: Claim) -> list[float]:
