@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-from offramp.study.claims import claims_table
+from offramp.study.claims import claims_table, judged, tally
 from offramp.study.document import as_markdown, headline
 from offramp.study.kinds import SCALES
 from offramp.study.pictures import picture
@@ -47,7 +47,7 @@ def measured() -> tuple[Shown, ...]:
 def document() -> str:
     """The whole page."""
     claimed = claims_table(measured())
-    parts = [HEAD, *([CLAIMS, claimed.markdown()] if claimed else [])]
+    parts = [HEAD, *([CLAIMS, tally(judged(measured())), claimed.markdown()] if claimed else [])]
     for shown in measured():
         name = shown.study.name
         parts.append(f"{as_markdown(shown, claims=False).rstrip()}\n\n![{name}]({_place(name)})")
@@ -73,14 +73,16 @@ def figures() -> dict[str, str]:
 
 
 def summary() -> str:
-    """A row per study."""
+    """What shows of the papers' claims, and a row per study."""
     if not measured():
         return "Not measured yet."
-    rows = [
-        f"| [`{shown.study.name}`](docs/results.md#{shown.study.name}) | {shown.study.about} | {headline(shown)} |"
-        for shown in measured()
-    ]
-    return "\n".join(["| study | asks | found, in points |", "| --- | --- | --- |", *rows])
+    verdicts = judged(measured())
+    rows = []
+    for shown in measured():
+        name, mine = shown.study.name, [each for each in verdicts if each.shown is shown]
+        rows.append(f"| [`{name}`](docs/results.md#{name}) | {shown.study.about} | {headline(shown, mine)} |")
+    table = "\n".join(["| study | asks | found, in points |", "| --- | --- | --- |", *rows])
+    return f"{tally(verdicts)}\n\n{table}" if verdicts else table
 
 
 @cache

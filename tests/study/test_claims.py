@@ -10,8 +10,8 @@ from tests.study.test_views import record
 from tests.study.tiny import CE, SCL, write_study
 
 from offramp.errors import ConfigError
-from offramp.study.claims import Verdict, claims_table, judged
-from offramp.study.document import as_html, as_markdown
+from offramp.study.claims import Verdict, claims_table, judged, tally
+from offramp.study.document import as_html, as_markdown, headline
 from offramp.study.plan import Run
 from offramp.study.results import write
 from offramp.study.runner import load_study, plan
@@ -145,6 +145,9 @@ def test_what_stands_among_all_claims_shows_clearly(tmp_path: Path) -> None:
     assert [each.words for each in found] == ["shows clearly", "shows clearly"]
     more = judged([*many, shown(tmp_path / "c", [claim()], lambda run, _: (-1) ** run.seed * (1 + run.seed))])
     assert [each.words for each in more] == ["shows", "shows clearly", "does not show"]
+    counts = "2 shows (1 clearly), 1 does not show"
+    assert tally(more) == f"Of 3 claims, by what our runs say of them: {counts}."
+    assert headline(more[0].shown, more[:1]) == "It is so: shows, +2.2"
 
 
 def test_the_claims_of_a_study_are_corrected_together(tmp_path: Path) -> None:

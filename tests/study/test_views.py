@@ -107,7 +107,7 @@ def test_six_pairs_in_one_direction_are_significant_and_marked(tmp_path: Path) -
     found = shown(tmp_path / "two", smoke={"seeds": 6}, ce=CE, acl={"recipe": "acl", "label": "ACL"})
     assert list(cells(found)) == ["ACL ▼", "CE"]
     assert cells(found, 1) == {"ACL ▼": ["-5.00", "6", "p = 0.031"]}
-    assert headline(found) == "against CE: ACL -5.0 (p = 0.031)"
+    assert headline(found) == "against CE: below ACL -5.0"
 
 
 def test_few_seeds_are_said_to_be_too_few(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ for all of their claims shows clearly.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import mean, stdev
@@ -23,6 +23,7 @@ from offramp.study.results import Found
 from offramp.study.views import Shown, near
 
 COVERED = 0.95
+CLEARLY = " clearly"
 Pair = tuple[str, Value | None, int]
 """What two runs share that are held against each other: task, value, seed."""
 
@@ -47,7 +48,7 @@ class Verdict:
         """Whether it shows, for people."""
         if not self.found.enough:
             return "too few pairs to tell"
-        clearly = " clearly" if self.clear else ""
+        clearly = CLEARLY if self.clear else ""
         if self.claim.holds == "not-below":
             wrong = self.found.significant and self.found.difference < 0
             return f"contradicted{clearly}" if wrong else "not contradicted"
@@ -67,15 +68,19 @@ class Verdict:
         middle = mean(self.numbers)
         return middle - half, middle + half
 
+    @property
+    def points(self) -> str:
+        """The mean of the numbers, for people."""
+        unit = " a step" if self.claim.holds in ("rising", "falling") else ""
+        return f"{self.found.difference:+.1f}{unit}"
+
     def row(self, among_others: bool = False) -> Row:
         """For the table, of one study or of several."""
         study = self.shown.study
         place = f"{study.paper} {study.place}".strip() or study.name
-        unit = " a step" if self.claim.holds in ("rising", "falling") else ""
-        average = f"{self.found.difference:+.1f}{unit}"
         between = "" if self.interval is None else f" ({self.interval[0]:+.1f} to {self.interval[1]:+.1f})"
         pairs = str(len(self.numbers)) + ("" if self.whole else ", not all made")
-        cells = [self.claim.says, self.words, average + between, pairs, _p(self.found.corrected)]
+        cells = [self.claim.says, self.words, self.points + between, pairs, _p(self.found.corrected)]
         cells += [_p(self.among_all)] * among_others
         return Row(place, tuple(map(Cell, cells)))
 
@@ -101,6 +106,17 @@ def claims_table(studies: Sequence[Shown]) -> Grid | None:
     rows = tuple(each.row(len(studies) > 1) for each in judged(studies))
     head = ("", "what is claimed", "here", "difference in points (95 % interval)", "pairs", "p, Holm")
     return Grid("", (*head, "p, all claims") if len(studies) > 1 else head, rows) if rows else None
+
+
+def tally(verdicts: Sequence[Verdict]) -> str:
+    """How many claims show and how many do not, in a sentence."""
+    counts = Counter(each.words.removesuffix(CLEARLY) for each in verdicts)
+    clear = Counter(each.words.removesuffix(CLEARLY) for each in verdicts if each.clear)
+    told = [
+        f"{count} {words}" + (f" ({clear[words]} clearly)" if clear[words] else "")
+        for words, count in counts.most_common()
+    ]
+    return f"Of {len(verdicts)} claims, by what our runs say of them: {', '.join(told)}."
 
 
 def _of_study(shown: Shown) -> list[Verdict]:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Sequence
+
 from offramp.errors import MissingExtra
 from offramp.report.grid import Grid, page
-from offramp.study.claims import claims_table
+from offramp.report.significance import Comparison
+from offramp.study.claims import Verdict, claims_table
 from offramp.study.pictures import picture
 from offramp.study.tables import tables
 from offramp.study.views import Shown
@@ -43,14 +47,22 @@ def sentence(shown: Shown) -> str:
     )
 
 
-def headline(shown: Shown) -> str:
-    """What was found, in a line: every variant against the baseline."""
-    study = shown.study
-    told = [
-        f"{study.variant(name).label} {each.difference:+.1f} ({each.words()})"
-        for name, each in shown.comparisons.items()
-        if each.pairs
-    ]
+def headline(shown: Shown, verdicts: Sequence[Verdict] = ()) -> str:
+    """What was found, in a line: of every claim, or else of every variant against the baseline."""
+    if verdicts:
+        return "; ".join(f"{each.claim.says}: {each.words}, {each.points}" for each in verdicts)
+    study, told = shown.study, defaultdict(list)
+    for name, each in shown.comparisons.items():
+        if each.pairs:
+            told[_side(each)].append(f"{study.variant(name).label} {each.difference:+.1f}")
     if not told:
         return f"{len(shown.results)} of {len(shown.runs)} runs"
-    return f"against {study.variant(study.baseline).label}: {'; '.join(told)}"
+    base = study.variant(study.baseline).label
+    sides = [f"{side} {', '.join(names)}" for side, names in told.items()]
+    return f"against {base}: {'; '.join(sides)}"
+
+
+def _side(each: Comparison) -> str:
+    if not each.enough:
+        return "too few pairs to tell"
+    return "no difference shown" if not each.significant else "above" if each.difference > 0 else "below"
