@@ -36,6 +36,7 @@ def begin(config: Config, labels: Labels, kind: type[MultiExitModel] = MultiExit
         exit_heads=config.exits.heads,
         exit_temperature=config.exits.temperature,
         exit_window=config.exits.window,
+        exit_reads=config.exits.reads,
         exit_dropout=config.exits.dropout,
         sets=config.data.labels == SET,
         tags=config.data.labels == TAGS,

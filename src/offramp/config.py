@@ -106,17 +106,19 @@ class ExitsConfig:
     """STATES -> REPRESENTATION, LOGITS AT EACH DEPTH."""
 
     kind: str = "mha"
-    "`mha`, `linear`, `match`, `fusion`, `leam` or `lsan`."
+    "`mha`, `residual`, `linear`, `match`, `fusion`, `leam` or `lsan`."
     last: str = "same"
-    "The last exit: the `same` as the others, or `mha`, `linear`, `match`, `fusion`, `leam` or `lsan`."
+    "The last exit: the `same` as the others, or `mha`, `residual`, `linear`, `match`, `fusion`, `leam` or `lsan`."
     size: int = 64
-    "Width of an `mha` exit's representation (d_e), and of the inner layers of an `lsan` exit."
+    "Width of an `mha` exit's representation (d_e), of a `residual` exit's attention, of an `lsan` exit's inner layers."
     heads: int = 4
-    "Attention heads of an `mha` exit."
+    "Attention heads of an `mha` or `residual` exit."
     temperature: float = 0.1
     "Divides the cosine of a `match` or `fusion` exit, which makes it a logit."
     window: int = 5
     "Tokens a convolution of a `fusion` or `leam` exit looks at; odd."
+    reads: str = "first"
+    "What a `linear` or `match` exit reads of a text: the `first` token's state, or the `mean` of all."
     labels: str = "random"
     "Label embeddings begin `random`, or from the text of the labels' `names`."
     dropout: float = 0.1
@@ -326,8 +328,9 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "protocol.split": ("none", "scl", "lacon", "lacon-few"),
     "encoder.attention": ("sdpa", "eager"),
     "data.views": ("dropout", "feature-cutoff", "token-cutoff", "shuffle"),
-    "exits.kind": ("linear", "mha", "match", "fusion", "leam", "lsan"),
-    "exits.last": ("same", "linear", "mha", "match", "fusion", "leam", "lsan"),
+    "exits.kind": ("linear", "mha", "residual", "match", "fusion", "leam", "lsan"),
+    "exits.reads": ("first", "mean"),
+    "exits.last": ("same", "linear", "mha", "residual", "match", "fusion", "leam", "lsan"),
     "exits.labels": ("random", "names"),
     "objective.name": ("ce", "scl", "acl", "acl-cl", "icl", "lcl", "ler", "lacon", "infonce", "distill"),
     "objective.parts": ("icl", "lcl", "ler"),

@@ -9,7 +9,8 @@ from tests.reference import exits as reference
 
 from offramp.errors import ConfigError
 from offramp.exits.fusion import FusionExit
-from offramp.exits.label_attention import LabelAttention, attend, token_mean
+from offramp.exits.label_attention import LabelAttention, attend
+from offramp.exits.mean import token_mean
 
 
 @pytest.mark.parametrize("window", [1, 3, 5, 9])

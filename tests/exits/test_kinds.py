@@ -73,6 +73,21 @@ def test_a_kind_reads_every_token_or_only_the_first(kind: str) -> None:
         assert moved > 1e-3 if place == 0 or kind not in FIRST_ONLY else moved == 0, place
 
 
+@pytest.mark.parametrize("kind", FIRST_ONLY)
+def test_an_exit_of_one_vector_may_read_the_mean_of_all(kind: str) -> None:
+    """It says of a text what it says of one whose only token is that mean, centred and of length sqrt(H)."""
+    exit, by_first = make_exit(kind, exit_reads="mean"), make_exit(kind)
+    states, mask = make_states()
+    found = exit(states, mask)
+    for text, length in enumerate(LENGTHS):
+        mean = states[text, :length].mean(dim=0)
+        centred = mean - mean.mean()
+        alone = (centred / centred.square().mean().add(1e-5).sqrt())[None, None]
+        wanted = by_first(alone, torch.ones(1, 1, dtype=torch.int64))
+        torch.testing.assert_close(found.representation[text], wanted.representation[0], atol=1e-5, rtol=0)
+        torch.testing.assert_close(found.logits[text], wanted.logits[0], atol=1e-5, rtol=0)
+
+
 @each_kind
 @pytest.mark.parametrize("classes", [2, 20])
 @pytest.mark.parametrize("seed", range(5))
@@ -145,9 +160,10 @@ def test_dropout_acts_in_training_only(kind: str) -> None:
 
 
 SETTINGS: dict[str, dict[str, Any]] = {
-    "linear": {},
+    "linear": {"exit_reads": "mean"},
     "mha": {"exit_size": 16, "exit_heads": 4},
-    "match": {"exit_temperature": 0.5},
+    "residual": {"exit_size": 16, "exit_heads": 4},
+    "match": {"exit_temperature": 0.5, "exit_reads": "mean"},
     "fusion": {"exit_temperature": 0.5, "exit_window": 5},
     "leam": {"exit_window": 5},
     "lsan": {"exit_size": 16},

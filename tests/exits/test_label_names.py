@@ -205,7 +205,7 @@ def test_only_the_label_embeddings_change(make_model: Make, names: Batch, kind: 
     chance = torch.get_rng_state()
     begin_from_names(model, names)
     changed = {name for name, value in model.state_dict().items() if not torch.equal(value, before[name])}
-    own = "classifier.weight" if kind in ("linear", "mha") else "labels.weight"
+    own = "classifier.weight" if kind in ("linear", "mha", "residual") else "labels.weight"
     assert changed == {f"exits.{place}.{own}" for place in range(model.depth)}
     assert [module.training for module in model.modules()] == modes
     assert torch.equal(torch.get_rng_state(), chance)

@@ -10,13 +10,15 @@ from torch import Tensor
 from offramp.exits.base import Exit
 from offramp.exits.linear import LinearExit
 from offramp.exits.mha import MhaExit
+from offramp.exits.residual import ResidualExit
 
 LENGTHS = (9, 1, 5, 3)
 
 
 def made(kind: str) -> Exit:
     torch.manual_seed(0)
-    exit: Exit = LinearExit(12, 3, 0.1, "tanh") if kind == "linear" else MhaExit(12, 3, 8, 2, 0.1)
+    narrow = {"mha": MhaExit, "residual": ResidualExit}
+    exit: Exit = LinearExit(12, 3, 0.1, "tanh") if kind == "linear" else narrow[kind](12, 3, 8, 2, 0.1)
     with torch.no_grad():
         for parameter in exit.parameters():
             parameter.copy_(0.5 * torch.randn(parameter.shape))
@@ -61,7 +63,17 @@ def test_the_attention_exit_at_a_word_is_the_slow_loop() -> None:
         torch.testing.assert_close(found.logits[number], wanted.logits[0], atol=1e-5, rtol=0)
 
 
-@pytest.mark.parametrize("kind", ["linear", "mha"])
+def test_the_residual_exit_at_a_word_is_the_slow_loop() -> None:
+    exit = made("residual")
+    states, mask, words = drawn()
+    found = exit(states, mask, words)
+    for number, (row, place) in enumerate(words.nonzero().tolist()):
+        wanted = reference.residual(dict(exit.state_dict()), 2, *led(states, row, place), own=True)
+        torch.testing.assert_close(found.representation[number], wanted.representation[0], atol=1e-5, rtol=0)
+        torch.testing.assert_close(found.logits[number], wanted.logits[0], atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("kind", ["linear", "mha", "residual"])
 def test_every_token_is_what_the_marks_choose_from(kind: str) -> None:
     exit = made(kind)
     states, mask, words = drawn()
@@ -71,7 +83,7 @@ def test_every_token_is_what_the_marks_choose_from(kind: str) -> None:
     assert found.label_embeddings is every.label_embeddings
 
 
-@pytest.mark.parametrize("kind", ["linear", "mha"])
+@pytest.mark.parametrize("kind", ["linear", "mha", "residual"])
 def test_the_padding_and_the_marks_of_others_change_nothing(kind: str) -> None:
     exit = made(kind)
     states, mask, words = drawn()
@@ -86,7 +98,7 @@ def test_the_padding_and_the_marks_of_others_change_nothing(kind: str) -> None:
     torch.testing.assert_close(exit(states, mask, fewer).logits, whole[int(words[0].sum()) :], atol=1e-6, rtol=0)
 
 
-@pytest.mark.parametrize("kind", ["linear", "mha"])
+@pytest.mark.parametrize("kind", ["linear", "mha", "residual"])
 def test_no_words_give_no_rows(kind: str) -> None:
     states, mask, words = drawn()
     found = made(kind)(states, mask, torch.zeros_like(words))

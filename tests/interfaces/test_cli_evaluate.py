@@ -168,7 +168,7 @@ def test_texts_that_are_cut_are_counted_once_though_the_map_reads_them_again(
     assert len(ran.err.splitlines()) == 1
 
 
-@pytest.mark.parametrize("kind", ["linear", "match", "fusion", "leam", "lsan"])
+@pytest.mark.parametrize("kind", ["linear", "residual", "match", "fusion", "leam", "lsan"])
 def test_every_kind_of_exit_can_be_mapped(
     offramp: Run, quick: Run, toy: Run, tables: Path, tmp_path: Path, kind: str
 ) -> None:

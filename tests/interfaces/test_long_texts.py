@@ -33,7 +33,7 @@ def at_the_end(toy: Toy, n: int, seed: int = 0) -> tuple[list[str], list[str]]:
     return [f"{'film plot was is very ' * 3}{text}" for text in texts], labels
 
 
-@pytest.mark.parametrize("kind", ["mha", "linear"])
+@pytest.mark.parametrize("kind", ["mha", "residual", "linear"])
 def test_a_label_in_the_second_window_is_learnt(backbone_folder: Path, toy: Toy, tmp_path: Path, kind: str) -> None:
     classifier = Classifier("2st", str(backbone_folder), {**LONG, "exits.kind": kind, "data.overlap": 2})
     with warnings.catch_warnings():

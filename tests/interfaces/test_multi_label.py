@@ -220,7 +220,7 @@ def test_a_disagreement_needs_no_labels_and_counts_whole_sets(classifier: Classi
 # --- training
 
 
-@pytest.mark.parametrize("kind", ["linear", "mha", "match", "fusion", "leam", "lsan"])
+@pytest.mark.parametrize("kind", ["linear", "mha", "residual", "match", "fusion", "leam", "lsan"])
 def test_every_exit_learns_sets_in_two_stages(backbone_folder: Path, kind: str) -> None:
     classifier = Classifier("acl-multi-exit", str(backbone_folder), {**QUICK, "exits.kind": kind}).fit(*toy(60))
     assert classifier.model_.config.trained_exits == [1, 2, 3, 4]

@@ -343,8 +343,8 @@ def test_the_gradient_cache_gives_the_gradients_of_the_whole_batch(backbone_fold
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"exits.kind": "match"}, r"`exits.kind` should be linear or mha for tags"),
-        ({"exits.kind": "mha", "exits.last": "lsan"}, r"`exits.last` should be linear or mha for tags"),
+        ({"exits.kind": "match"}, r"`exits.kind` should be linear or mha or residual for tags"),
+        ({"exits.kind": "mha", "exits.last": "lsan"}, r"`exits.last` should be linear or mha or residual for tags"),
         ({"objective.name": "infonce"}, r"see each text once for tags\. Found infonce"),
         ({"optimise.metric": "mcc"}, r"`optimise.metric` should be accuracy or span_f1 for tags"),
         ({"data.sampler": "balanced"}, r"`data.sampler` should be length for tags"),

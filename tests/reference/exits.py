@@ -25,32 +25,30 @@ def mha(weights: Mapping[str, Tensor], heads: int, states: Tensor, mask: Tensor,
     here: a text is cut to its own length. `weights` are named as in the exit; queries, keys and values lie one below
     the other in `attention.in_proj_*`. With `own`, the first token is a word, whose own vector is added.
     """
-    size = weights["down.weight"].shape[0]
-    width = size // heads
-    query, key, value = weights["attention.in_proj_weight"].split(size)
-    query_bias, key_bias, value_bias = weights["attention.in_proj_bias"].split(size)
     representations = []
     for text in range(len(states)):
-        length = int(mask[text].sum())
-        narrow = [torch.tanh(weights["down.weight"] @ states[text, t] + weights["down.bias"]) for t in range(length)]
-        attended = []
-        for place in range(length):
-            parts = []
-            for head in range(heads):
-                rows = slice(head * width, (head + 1) * width)
-                q = query[rows] @ narrow[place] + query_bias[rows]
-                keys = [key[rows] @ narrow[t] + key_bias[rows] for t in range(length)]
-                values = [value[rows] @ narrow[t] + value_bias[rows] for t in range(length)]
-                scores = [math.exp(float(q @ k) / math.sqrt(width)) for k in keys]
-                shares = [score / sum(scores) for score in scores]
-                parts.append(sum((share * v for share, v in zip(shares, values, strict=True)), torch.zeros(width)))
-            attended.append(
-                weights["attention.out_proj.weight"] @ torch.cat(parts) + weights["attention.out_proj.bias"]
-            )
-        representations.append(torch.tanh(attended[0] + narrow[0] if own else attended[0]))
-    representation = torch.stack(representations)
-    logits = [weights["classifier.weight"] @ h + weights["classifier.bias"] for h in representation]
-    return Output(representation, torch.stack(logits))
+        narrow = _narrowed(weights, states[text, : int(mask[text].sum())])
+        attended = _attended_by(weights, heads, narrow[0], narrow)
+        representations.append(torch.tanh(attended + narrow[0] if own else attended))
+    return _classified(weights, representations)
+
+
+def residual(weights: Mapping[str, Tensor], heads: int, states: Tensor, mask: Tensor, own: bool = False) -> Output:
+    """Our own: the mean state, centred and of length sqrt(H), and what the mean of the narrow vectors attends to.
+
+    With `own`, the first token is a word, which stands in the place of both means.
+    """
+    representations = []
+    for text in range(len(states)):
+        tokens = states[text, : int(mask[text].sum())]
+        narrow = _narrowed(weights, tokens)
+        query = narrow[0] if own else sum(narrow, torch.zeros_like(narrow[0])) / len(narrow)
+        mean = tokens[0] if own else sum(tokens, torch.zeros_like(tokens[0])) / len(tokens)
+        centred = mean - mean.mean()
+        spread = math.sqrt(float((centred**2).mean()) + 1e-5)
+        added = weights["up.weight"] @ torch.tanh(_attended_by(weights, heads, query, narrow)) + weights["up.bias"]
+        representations.append(centred / spread + added)
+    return _classified(weights, representations)
 
 
 def match(weights: Mapping[str, Tensor], temperature: float, states: Tensor, mask: Tensor) -> Output:
@@ -92,6 +90,34 @@ def lsan(weights: Mapping[str, Tensor], states: Tensor, mask: Tensor) -> Output:
             scores.append(math.fsum(float(w) * x for w, x in zip(weights["score.weight"][0], inner, strict=True)))
         representations.append(sum(fused) / classes)
         logits.append(torch.tensor(scores, dtype=states.dtype))
+    return Output(torch.stack(representations), torch.stack(logits))
+
+
+def _narrowed(weights: Mapping[str, Tensor], tokens: Tensor) -> list[Tensor]:
+    """Every token taken down to d_e and through tanh."""
+    return [torch.tanh(weights["down.weight"] @ token + weights["down.bias"]) for token in tokens]
+
+
+def _attended_by(weights: Mapping[str, Tensor], heads: int, asking: Tensor, narrow: list[Tensor]) -> Tensor:
+    """What one vector attends to, head by head."""
+    size = len(asking)
+    width = size // heads
+    query, key, value = weights["attention.in_proj_weight"].split(size)
+    query_bias, key_bias, value_bias = weights["attention.in_proj_bias"].split(size)
+    parts = []
+    for head in range(heads):
+        rows = slice(head * width, (head + 1) * width)
+        q = query[rows] @ asking + query_bias[rows]
+        keys = [key[rows] @ u + key_bias[rows] for u in narrow]
+        values = [value[rows] @ u + value_bias[rows] for u in narrow]
+        scores = [math.exp(float(q @ k) / math.sqrt(width)) for k in keys]
+        shares = [score / sum(scores) for score in scores]
+        parts.append(sum((share * v for share, v in zip(shares, values, strict=True)), torch.zeros(width)))
+    return weights["attention.out_proj.weight"] @ torch.cat(parts) + weights["attention.out_proj.bias"]
+
+
+def _classified(weights: Mapping[str, Tensor], representations: list[Tensor]) -> Output:
+    logits = [weights["classifier.weight"] @ h + weights["classifier.bias"] for h in representations]
     return Output(torch.stack(representations), torch.stack(logits))
 
 

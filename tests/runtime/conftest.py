@@ -34,7 +34,7 @@ with warnings.catch_warnings():
 
 LAYERS = 4
 MODELS = [(family, kind) for family in ("bert", "roberta", "modernbert", "deberta-v2") for kind in ("linear", "mha")]
-MODELS += [("bert", kind) for kind in ("match", "fusion", "leam", "lsan")]
+MODELS += [("bert", kind) for kind in ("residual", "match", "fusion", "leam", "lsan")]
 
 Make = Callable[[str, str], MultiExitModel]
 Tokens = Callable[..., Batch]

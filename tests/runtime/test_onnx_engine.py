@@ -35,7 +35,7 @@ LABELS = ("a", 2, "c")
 CLOSE = {"rtol": 0.0, "atol": 1e-5}
 FAMILIES = ("bert", "roberta", "electra-narrow", "distilbert", "modernbert", "deberta-v3")
 # Each export takes seconds: here every family and every exit once, the others when there is time.
-MODELS = [("bert", "mha"), ("roberta", "linear"), ("electra-narrow", "mha"), ("distilbert", "linear")]
+MODELS = [("bert", "residual"), ("roberta", "linear"), ("electra-narrow", "mha"), ("distilbert", "linear")]
 MODELS += [("modernbert", "mha"), ("deberta-v3", "linear")]
 LONG = [(family, kind) for family in FAMILIES for kind in ("linear", "mha") if (family, kind) not in MODELS]
 LONG += [("xlm-roberta", "linear"), ("deberta-conv", "mha"), ("deberta-relative", "linear")]

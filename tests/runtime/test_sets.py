@@ -20,7 +20,7 @@ CLOSE = {"rtol": 0.0, "atol": 1e-5}  # DESIGN, invariant 2
 THRESHOLDS = {"confidence": (0.5, 0.6, 0.75), "entropy": (0.05, 0.2, 0.4), "margin": (0.0, 0.2, 0.5)}
 THRESHOLDS |= {"patience": (1.0, 2.0, 3.0), "patient-confidence": (0.5, 0.55, 0.7)}
 each = pytest.mark.parametrize("name", [n for n, k in POLICIES.items() if k.takes_sets and issubclass(k, Scored)])
-kinds = pytest.mark.parametrize("kind", ["linear", "mha", "match", "fusion", "leam", "lsan"])
+kinds = pytest.mark.parametrize("kind", ["linear", "mha", "residual", "match", "fusion", "leam", "lsan"])
 
 Make = Callable[[str, str], MultiExitModel]
 Tokens = Callable[..., Batch]

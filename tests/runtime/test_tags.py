@@ -27,7 +27,7 @@ from offramp.types import Batch, Decision, Policy
 CLOSE = {"rtol": 0.0, "atol": 1e-5}  # DESIGN, invariant 2
 NAMES = [name for name, kind in POLICIES.items() if kind.takes_words and issubclass(kind, Scored)]
 each = pytest.mark.parametrize("name", NAMES)
-models = pytest.mark.parametrize(("family", "kind"), [("bert", "linear"), ("bert", "mha"), ("roberta", "mha")])
+models = pytest.mark.parametrize(("family", "kind"), [("bert", "linear"), ("bert", "mha"), ("roberta", "residual")])
 lengths = st.lists(st.integers(1, 24), min_size=1, max_size=6)
 seeds = st.integers(0, 10**6)
 few = settings(max_examples=12, deadline=None)

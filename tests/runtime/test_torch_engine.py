@@ -27,7 +27,7 @@ from offramp.types import Batch
 LAYERS = 4
 CLOSE = {"rtol": 0.0, "atol": 1e-5}  # DESIGN, invariant 2
 MODELS = [(family, kind) for family in ("bert", "roberta", "modernbert", "deberta-v2") for kind in ("linear", "mha")]
-MODELS += [("bert", kind) for kind in ("match", "fusion", "leam", "lsan")]
+MODELS += [("bert", kind) for kind in ("residual", "match", "fusion", "leam", "lsan")]
 every_model = pytest.mark.parametrize("name", MODELS, ids="-".join)
 shapes = st.fixed_dictionaries(
     {"lengths": st.lists(st.integers(1, 24), min_size=1, max_size=7), "seed": st.integers(0, 10**6)},

@@ -5,7 +5,11 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from offramp.encoder.windows import first_tokens
+from offramp.exits.mean import even, token_mean
 from offramp.types import ExitOutput, places_of
+
+FIRST, MEAN = "first", "mean"
+"""What a `linear` or `match` exit reads of a text: its first token's state, or the mean of all of them."""
 
 
 class Exit(nn.Module):
@@ -19,6 +23,11 @@ class Exit(nn.Module):
     """
 
     window: int = 0  # tokens of a window of a long text; 0: texts have one
+    reads: str = FIRST  # what stands for a text, in an exit that classifies one vector of it
+
+    def one_vector(self, states: Tensor, mask: Tensor) -> Tensor:
+        """What stands for each text, (B, T, H) and (B, T) to (B, H)."""
+        return even(token_mean(states, mask)) if self.reads == MEAN else self.first(states, mask)
 
     def first(self, states: Tensor, mask: Tensor) -> Tensor:
         """The first token's state, or the mean of those of all windows: (B, T, H) and (B, T) to (B, H)."""

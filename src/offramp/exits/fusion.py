@@ -16,9 +16,10 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from offramp.exits.base import Exit
-from offramp.exits.label_attention import LabelAttention, token_mean
+from offramp.exits.label_attention import LabelAttention
 from offramp.exits.label_embeddings import LabelEmbeddings, cosine
 from offramp.exits.match import Projection
+from offramp.exits.mean import token_mean
 from offramp.types import ExitOutput
 
 

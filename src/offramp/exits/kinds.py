@@ -15,21 +15,28 @@ from offramp.exits.linear import LinearExit
 from offramp.exits.lsan import LsanExit
 from offramp.exits.match import MatchExit
 from offramp.exits.mha import MhaExit
+from offramp.exits.residual import ResidualExit
 
 if TYPE_CHECKING:
     from offramp.exits.model import MultiExitConfig
 
 
 def _linear(config: MultiExitConfig, inner: PreTrainedConfig) -> Exit:
-    return LinearExit(inner.hidden_size, len(config.labels), config.exit_dropout, family_of(inner).pool_activation)
+    activation = family_of(inner).pool_activation
+    return _reading(config, LinearExit(inner.hidden_size, len(config.labels), config.exit_dropout, activation))
 
 
 def _mha(config: MultiExitConfig, inner: PreTrainedConfig) -> Exit:
     return MhaExit(inner.hidden_size, len(config.labels), config.exit_size, config.exit_heads, config.exit_dropout)
 
 
+def _residual(config: MultiExitConfig, inner: PreTrainedConfig) -> Exit:
+    return ResidualExit(inner.hidden_size, len(config.labels), config.exit_size, config.exit_heads, config.exit_dropout)
+
+
 def _match(config: MultiExitConfig, inner: PreTrainedConfig) -> Exit:
-    return MatchExit(inner.hidden_size, len(config.labels), config.exit_temperature, config.exit_dropout)
+    classes, temperature = len(config.labels), config.exit_temperature
+    return _reading(config, MatchExit(inner.hidden_size, classes, temperature, config.exit_dropout))
 
 
 def _fusion(config: MultiExitConfig, inner: PreTrainedConfig) -> Exit:
@@ -45,9 +52,15 @@ def _lsan(config: MultiExitConfig, inner: PreTrainedConfig) -> Exit:
     return LsanExit(inner.hidden_size, len(config.labels), config.exit_size, config.exit_dropout)
 
 
+def _reading(config: MultiExitConfig, exit: Exit) -> Exit:
+    exit.reads = config.exit_reads
+    return exit
+
+
 EXITS: dict[str, Callable[[MultiExitConfig, PreTrainedConfig], Exit]] = {
     "linear": _linear,
     "mha": _mha,
+    "residual": _residual,
     "match": _match,
     "fusion": _fusion,
     "leam": _leam,

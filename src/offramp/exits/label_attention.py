@@ -48,9 +48,3 @@ def attend(scores: Tensor, states: Tensor, mask: Tensor) -> Tensor:
     """Scores (B, R, T), states (B, T, H) and mask (B, T) to R weighted sums of each text's states, (B, R, H)."""
     shares = wide(scores).masked_fill(mask[:, None] == 0, float("-inf")).softmax(dim=2)  # (B, R, T)
     return shares.to(states.dtype) @ states
-
-
-def token_mean(states: Tensor, mask: Tensor) -> Tensor:
-    """The mean of each text's states, special tokens included, (B, H)."""
-    inside = mask[:, :, None].to(states.dtype)  # (B, T, 1)
-    return (states * inside).sum(dim=1) / inside.sum(dim=1)

@@ -5,6 +5,8 @@ the family's activation (BERT's pooler), dropout, and a linear layer.
 
     h = dropout(act(P s_first + p)),   logits = h W + b
 
+With `reads = mean`, the mean of all states stands in the place of s_first, centred and of length sqrt(H).
+
 Where words have tags, s is the state of each word's first token.
 """
 
@@ -13,12 +15,13 @@ from __future__ import annotations
 from torch import Tensor, nn
 from transformers.activations import ACT2FN
 
-from offramp.exits.base import Exit, of_words
+from offramp.exits.base import MEAN, Exit, of_words
+from offramp.exits.mean import even
 from offramp.types import ExitOutput
 
 
 class LinearExit(Exit):
-    """First token, pooler where the family has one, linear."""
+    """First token or mean, pooler where the family has one, linear."""
 
     def __init__(self, hidden: int, classes: int, dropout: float, activation: str | None) -> None:
         super().__init__()
@@ -36,12 +39,13 @@ class LinearExit(Exit):
         """(B, T, H) and (B, T) to the exit's output; with marks of words, (B, T), to that of the W marked words."""
         if words is not None:
             return of_words(self.every_token(states, mask), words)
-        return self._read(self.first(states, mask))
+        return self._read(self.one_vector(states, mask))
 
     def every_token(self, states: Tensor, mask: Tensor) -> ExitOutput:
         """What it says at every token: a representation of (B, T, H) and logits of (B, T, C)."""
         # In two dimensions, as the first tokens are: an exported exit is then not taken for a layer.
-        flat, shape = self._read(states.flatten(0, 1)), mask.shape
+        tokens = even(states) if self.reads == MEAN else states
+        flat, shape = self._read(tokens.flatten(0, 1)), mask.shape
         return ExitOutput(
             flat.representation.unflatten(0, shape), flat.logits.unflatten(0, shape), flat.label_embeddings
         )

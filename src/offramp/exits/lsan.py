@@ -24,8 +24,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from offramp.exits.base import Exit
-from offramp.exits.label_attention import attend, token_mean
+from offramp.exits.label_attention import attend
 from offramp.exits.label_embeddings import LabelEmbeddings
+from offramp.exits.mean import token_mean
 from offramp.types import ExitOutput, wide
 
 

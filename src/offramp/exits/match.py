@@ -3,6 +3,8 @@
     h = g(dropout(s_first)),   g = 3-layer MLP, ReLU after each hidden layer, as wide as the states,
     logits_k = cos(h, l_k) / tau
 
+With `reads = mean`, the mean of all states stands in the place of s_first, centred and of length sqrt(H).
+
 Reference: Zhang et al., Label Anchored Contrastive Learning for Language Understanding, sections 2.1 and 2.5, eq. 1, 2
 and 8.
 
@@ -29,7 +31,7 @@ class Projection(nn.Sequential):
 
 
 class MatchExit(Exit):
-    """First token, projection, cosine to the label embeddings."""
+    """First token or mean, projection, cosine to the label embeddings."""
 
     def __init__(self, hidden: int, classes: int, temperature: float, dropout: float) -> None:
         super().__init__()
@@ -45,6 +47,6 @@ class MatchExit(Exit):
 
     def forward(self, states: Tensor, mask: Tensor) -> ExitOutput:
         """(B, T, H) and (B, T) to the exit's output."""
-        representation = self.projection(self.dropout(self.first(states, mask)))  # (B, H)
+        representation = self.projection(self.dropout(self.one_vector(states, mask)))  # (B, H)
         logits = cosine(representation, self.labels.weight) / self.temperature  # (B, C)
         return ExitOutput(representation, logits, self.labels.weight)

@@ -18,21 +18,16 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from offramp.errors import ConfigError
-from offramp.exits.base import Exit, of_words
+from offramp.exits.base import of_words
+from offramp.exits.narrow import NarrowExit
 from offramp.types import ExitOutput
 
 
-class MhaExit(Exit):
+class MhaExit(NarrowExit):
     """Down to `size`, tanh, self-attention, first token, tanh, linear."""
 
     def __init__(self, hidden: int, classes: int, size: int, heads: int, dropout: float) -> None:
-        super().__init__()
-        if size % heads:
-            raise ConfigError(f"`exits.size` should be a multiple of `exits.heads` ({heads}). Found {size}.")
-        self.dropout = nn.Dropout(dropout)
-        self.down = nn.Linear(hidden, size)
-        self.attention = nn.MultiheadAttention(size, heads, dropout=dropout, batch_first=True)
+        super().__init__(hidden, size, heads, dropout)
         self.classifier = nn.Linear(size, classes)
 
     @property
@@ -44,24 +39,15 @@ class MhaExit(Exit):
         """(B, T, H) and (B, T) to the exit's output; with marks of words, (B, T), to that of the W marked words."""
         if words is not None:
             return of_words(self.every_token(states, mask), words)
-        narrow = self._narrow(states)  # (B, T, D)
+        narrow = self.narrow(states)  # (B, T, D)
         query = self.first(narrow, mask)[:, None] if self.window else narrow[:, :1]  # (B, 1, D)
-        return self._read(self._attend(query, narrow, mask)[:, 0])
+        return self._read(self.attend(query, narrow, mask)[:, 0])
 
     def every_token(self, states: Tensor, mask: Tensor) -> ExitOutput:
         """What it says at every token: a representation of (B, T, D) and logits of (B, T, C)."""
-        narrow = self._narrow(states)  # (B, T, D)
+        narrow = self.narrow(states)  # (B, T, D)
         # A view, so that torch does not take its short way, which exits that are read together cannot.
-        return self._read(narrow + self._attend(narrow[:, :], narrow, mask))
-
-    def _narrow(self, states: Tensor) -> Tensor:
-        return torch.tanh(self.down(self.dropout(states)))
-
-    def _attend(self, query: Tensor, narrow: Tensor, mask: Tensor) -> Tensor:
-        """(B, Q, D), (B, T, D) and (B, T) to (B, Q, D)."""
-        # Here True means "ignore", the opposite of Hugging Face's mask.
-        attended, _ = self.attention(query, narrow, narrow, key_padding_mask=mask == 0, need_weights=False)
-        return torch.as_tensor(attended)
+        return self._read(narrow + self.attend(narrow[:, :], narrow, mask))
 
     def _read(self, attended: Tensor) -> ExitOutput:
         representation = torch.tanh(attended)  # (..., D)

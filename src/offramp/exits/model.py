@@ -21,7 +21,7 @@ from transformers.modeling_outputs import SequenceClassifierOutput
 
 from offramp.encoder.layers import Encoder
 from offramp.errors import ConfigError, unknown_name
-from offramp.exits.base import Exit
+from offramp.exits.base import FIRST, Exit
 from offramp.exits.heads import narrow
 from offramp.exits.kinds import EXITS
 from offramp.exits.linear import LinearExit
@@ -48,6 +48,7 @@ class MultiExitConfig(PreTrainedConfig):
         exit_heads: int = 4,
         exit_temperature: float = 0.1,
         exit_window: int = 5,
+        exit_reads: str = FIRST,
         exit_dropout: float = 0.1,
         layer_heads: Sequence[int] = (),
         trained_exits: Sequence[int] = (),
@@ -66,6 +67,7 @@ class MultiExitConfig(PreTrainedConfig):
         self.exit_heads = exit_heads
         self.exit_temperature = exit_temperature
         self.exit_window = exit_window
+        self.exit_reads = exit_reads
         self.exit_dropout = exit_dropout
         self.layer_heads = list(layer_heads)  # of each layer, where some were removed; empty: all are there
         self.trained_exits = list(trained_exits)

@@ -23,7 +23,7 @@ SET_METRICS = ("accuracy", "macro_f1", "micro_f1")
 TAG_METRICS = ("accuracy", "span_f1")
 """Scores that tags have; of them, the accuracy is that of words."""
 
-BY_WORD = ("linear", "mha")
+BY_WORD = ("linear", "mha", "residual")
 """Exits that can read each word of a text."""
 
 
@@ -55,8 +55,8 @@ def check(config: Config) -> None:
         )
     if name in BY_NEARNESS and config.exits.kind in ("leam", "lsan"):
         raise ConfigError(
-            f"The objective {name} should have an exit that answers with its label embeddings: match, fusion, mha or "
-            f"linear. Found `{config.exits.kind}`, whose classifier would not be trained."
+            f"The objective {name} should have an exit that answers with its label embeddings: match, fusion, mha, "
+            f"residual or linear. Found `{config.exits.kind}`, whose classifier would not be trained."
         )
     for field, default in (("label_smoothing", 0.0), ("class_weights", "none")):
         value = getattr(config.objective, field)

@@ -75,6 +75,11 @@ def _mha(config: MultiExitConfig, inner: Any, tokens: int) -> int:
     return 2 * (keys + 2 * size * size + size * len(config.labels))
 
 
+def _residual(config: MultiExitConfig, inner: Any, tokens: int) -> int:
+    size, hidden, classes = config.exit_size, int(inner.hidden_size), len(config.labels)
+    return _mha(config, inner, tokens) + 2 * (size * hidden + hidden * classes - size * classes)
+
+
 def _match(config: MultiExitConfig, inner: Any, tokens: int) -> int:
     hidden: int = inner.hidden_size
     return 2 * (3 * hidden * hidden + hidden * len(config.labels))
@@ -102,6 +107,7 @@ def _lsan(config: MultiExitConfig, inner: Any, tokens: int) -> int:
 EXIT_FLOPS: dict[str, Callable[[MultiExitConfig, Any, int], int]] = {
     "linear": _linear,
     "mha": _mha,
+    "residual": _residual,
     "match": _match,
     "fusion": _fusion,
     "leam": _leam,

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from offramp.errors import ConfigError
+from offramp.exits.base import FIRST
 from offramp.exits.model import MultiExitModel
 from offramp.reading import SET, TAGS
 from offramp.runtime.compaction import walk
@@ -51,6 +52,7 @@ class TorchEngine:
         facts += [SET] if config.sets else []
         facts += [TAGS] if config.tags else []
         facts += [] if config.last_kind == config.exit_kind else [config.last_kind]
+        facts += [] if config.exit_reads == FIRST else [config.exit_reads]
         found = hashlib.sha256(json.dumps(facts).encode())
         for name, tensor in self.model.state_dict().items():
             found.update(name.encode())
