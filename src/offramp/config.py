@@ -146,7 +146,7 @@ class ObjectiveConfig:
     alike: int = 0
     "`scl`, `acl`, `acl-cl`: at most this many of one label in a batch are contrasted, spread over it. 0: all."
     label_smoothing: float = 0.0
-    "Label smoothing of the cross entropy."
+    "Label smoothing of the cross entropy, where the objective has one."
     class_weights: str = "none"
     "`none`, or `balanced`: a label's weight in the cross entropy is inverse to its frequency."
 

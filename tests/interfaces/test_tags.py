@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from offramp import Classifier
+from offramp.config import load_recipe
 from offramp.data.sources import Table, read
 from offramp.data.tokens import TruncationWarning
 from offramp.data.words import spans, split
@@ -334,10 +335,10 @@ def test_the_gradient_cache_gives_the_gradients_of_the_whole_batch(backbone_fold
     whole, cached = (Classifier("acl", str(backbone_folder), each).fit(*toy(60)) for each in (plain, parts))
     names = [name for name, _ in whole.model_.named_parameters() if "exits.3" in name]
     assert names
-    # The backbone's own dropout is on, and another in each; what the exits learn is near.
-    for name in names:
-        a, b = (each.model_.get_parameter(name) for each in (whole, cached))
-        torch.testing.assert_close(a, b, rtol=0.0, atol=5e-3)
+    # The first step of Adam takes every weight up or down by the rate. The backbone's own dropout is on, and another in
+    # each, which turns some of them; other gradients would turn half, and be twice as far off.
+    moved = [(whole.model_.get_parameter(name) - cached.model_.get_parameter(name)).abs().flatten() for name in names]
+    assert torch.cat(moved).mean() < 0.5 * load_recipe("acl").optimise.lr_exit
 
 
 @pytest.mark.parametrize(

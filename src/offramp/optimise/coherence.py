@@ -58,13 +58,12 @@ def check(config: Config) -> None:
             f"The objective {name} should have an exit that answers with its label embeddings: match, fusion, mha, "
             f"residual or linear. Found `{config.exits.kind}`, whose classifier would not be trained."
         )
-    for field, default in (("label_smoothing", 0.0), ("class_weights", "none")):
-        value = getattr(config.objective, field)
-        if value != default and field not in OBJECTIVES[name].hyper:
-            raise ConfigError(
-                f"`objective.{field}` should be {default} with the objective {name}, which has no cross entropy. "
-                f"Found {value}."
-            )
+    weighted = config.objective.class_weights
+    if weighted != "none" and "class_weights" not in OBJECTIVES[name].hyper:
+        raise ConfigError(
+            f"`objective.class_weights` should be none with the objective {name}, which has no cross entropy. "
+            f"Found {weighted}."
+        )
     _check_labels(config)
     _check_compress(config)
     _check_grow(config)
