@@ -22,6 +22,10 @@ data, sized for two cores. What the papers print is of larger backbones and all 
 orientation: the question is whether the *differences* show here too. A difference is called one where a paired
 Wilcoxon test with Holm's correction says so; otherwise it is a null result, and is told as one.
 
+The runs start from the recipes for small backbones, which differ from the papers in more than the backbone: where ACL
+has attention exits these have [`residual`](exits/residual.md) ones, LaCon's exit reads the mean of all states, rates are
+higher, and the cross entropy smooths its labels a little. Linear exits are as in the papers.
+
 This page is rendered from the JSON files in `results/`, one for each run, by `python -m docs render`.
 `offramp study run NAME` makes what is missing of a study; on the same machine and with the same number of threads a
 result that is deleted is made again to the same bits, times apart. `--scale paper` has the papers' own backbones and
