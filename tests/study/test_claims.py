@@ -145,7 +145,7 @@ def test_what_stands_among_all_claims_shows_clearly(tmp_path: Path) -> None:
     assert [each.words for each in found] == ["shows clearly", "shows clearly"]
     more = judged([*many, shown(tmp_path / "c", [claim()], lambda run, _: (-1) ** run.seed * (1 + run.seed))])
     assert [each.words for each in more] == ["shows", "shows clearly", "does not show"]
-    counts = "2 shows (1 clearly), 1 does not show"
+    counts = "shows 2 (1 clearly), does not show 1"
     assert tally(more) == f"Of 3 claims, by what our runs say of them: {counts}."
     assert headline(more[0].shown, more[:1]) == "It is so: shows, +2.2"
 

@@ -113,7 +113,7 @@ def tally(verdicts: Sequence[Verdict]) -> str:
     counts = Counter(each.words.removesuffix(CLEARLY) for each in verdicts)
     clear = Counter(each.words.removesuffix(CLEARLY) for each in verdicts if each.clear)
     told = [
-        f"{count} {words}" + (f" ({clear[words]} clearly)" if clear[words] else "")
+        f"{words} {count}" + (f" ({clear[words]} clearly)" if clear[words] else "")
         for words, count in counts.most_common()
     ]
     return f"Of {len(verdicts)} claims, by what our runs say of them: {', '.join(told)}."
