@@ -18,8 +18,8 @@ Ratios against peers, measured in one run on one machine: times of another machi
 the median of its rounds, with the smallest and the largest. `python -m benchmarks NAME` measures one anew and writes
 the JSON in `results/benchmarks/` from which this page is rendered; `make bench` measures all, in hours.
 
-Where a model of the default recipe was measured (`stages`, `early-exit`, `guarantee`, `serving`, `streaming`, `cluster`), it had
-the `mha` exits that the recipe had before its [`residual`](exits/residual.md) ones."""
+Where a model of the default recipe was measured (`stages`, `early-exit`, `guarantee`, `serving`, `streaming`,
+`cluster`), it had the `mha` exits that the recipe had before its [`residual`](exits/residual.md) ones."""
 
 Row = Mapping[str, Any]
 

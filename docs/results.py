@@ -23,8 +23,8 @@ orientation: the question is whether the *differences* show here too. A differen
 Wilcoxon test with Holm's correction says so; otherwise it is a null result, and is told as one.
 
 The runs start from the recipes for small backbones, which differ from the papers in more than the backbone: where ACL
-has attention exits these have [`residual`](exits/residual.md) ones, LaCon's exit reads the mean of all states, rates are
-higher, and the cross entropy smooths its labels a little. Linear exits are as in the papers.
+has attention exits these have [`residual`](exits/residual.md) ones, LaCon's exit reads the mean of all states, rates
+are higher, and the cross entropy smooths its labels a little. Linear exits are as in the papers.
 
 This page is rendered from the JSON files in `results/`, one for each run, by `python -m docs render`.
 `offramp study run NAME` makes what is missing of a study; on the same machine and with the same number of threads a

@@ -118,6 +118,11 @@ def test_an_unknown_exit_is_refused_with_the_near_names() -> None:
         make("bert", "lineer")
 
 
+def test_an_unknown_way_to_read_is_refused_with_the_near_names() -> None:
+    with pytest.raises(ConfigError, match=r"`meen` is not a known way to read a text\. Did you mean 'mean'\?"):
+        make("bert", exit_reads="meen")
+
+
 @pytest.mark.parametrize("kind", FAMILIES)
 def test_a_loaded_backbone_is_not_touched(kind: str, tmp_path: Path) -> None:
     make_backbone(kind).save_pretrained(tmp_path)

@@ -194,7 +194,10 @@ def test_what_is_not_a_classifier_or_not_of_a_known_family_is_refused(
         Classifier("grow", str(made("modernbert")), QUICK).fit(*toy(24))
 
 
-@pytest.mark.parametrize("setting", ["exits.last=mha", "stage2.objective=acl-cl", "exits.labels=names"])
+REFUSED = ["exits.last=mha", "exits.reads=mean", "stage2.objective=acl-cl", "exits.labels=names"]
+
+
+@pytest.mark.parametrize("setting", REFUSED)
 def test_settings_that_do_not_go_with_it_are_refused(toy: Toy, setting: str) -> None:
     with pytest.raises(ConfigError, match="grow"):
         Classifier("grow", settings=[setting]).fit(*toy(24))

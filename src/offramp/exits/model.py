@@ -21,7 +21,7 @@ from transformers.modeling_outputs import SequenceClassifierOutput
 
 from offramp.encoder.layers import Encoder
 from offramp.errors import ConfigError, unknown_name
-from offramp.exits.base import FIRST, Exit
+from offramp.exits.base import FIRST, MEAN, Exit
 from offramp.exits.heads import narrow
 from offramp.exits.kinds import EXITS
 from offramp.exits.linear import LinearExit
@@ -113,6 +113,8 @@ class MultiExitModel(PreTrainedModel):
         for name in (config.exit_kind, config.last_kind):
             if name not in EXITS:
                 raise unknown_name("exit", name, EXITS)
+        if config.exit_reads not in (FIRST, MEAN):
+            raise unknown_name("way to read a text", config.exit_reads, (FIRST, MEAN))
         if backbone is None:
             inner = config.backbone_config()
             # DeBERTa-v2 has its own attention and takes no other implementation.

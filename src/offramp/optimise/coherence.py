@@ -182,6 +182,11 @@ def _check_grow(config: Config) -> None:
             "`stage2.objective` should not be acl-cl with the strategy grow, unless `exits.kind` is linear: vectors "
             "are contrasted with those of the last exit, which is linear. Use acl, with `stage2.soft`."
         )
+    if config.exits.reads != "first":
+        raise ConfigError(
+            "`exits.reads` should be first with the strategy grow: so does the head of a Hugging Face classifier. "
+            f"Found {config.exits.reads}."
+        )
     if config.exits.labels == "names":
         raise ConfigError(
             "`exits.labels` should be random with the strategy grow: the last exit has its own. Found names."
