@@ -32,6 +32,15 @@ def test_a_text_of_weight_2_is_a_text_that_stands_there_twice(make_batch: Callab
     torch.testing.assert_close(*gradients)
 
 
+@pytest.mark.parametrize("weights", [[1.0, 1.0, 1.0], [0.2, 5.0, 400.0]])
+def test_a_text_is_drawn_to_its_smoothed_label_whatever_the_others_weigh(weights: list[float]) -> None:
+    targets = torch.full((3, 3), 0.1 / 3) + 0.9 * torch.eye(3)
+    logits = targets.log().requires_grad_()
+    loss = objective("ce", label_smoothing=0.1, class_weights=torch.tensor(weights))
+    loss(ExitOutput(torch.zeros(3, 2), logits, torch.zeros(3, 2)), torch.arange(3)).total.backward()
+    torch.testing.assert_close(logits.grad, torch.zeros(3, 3), rtol=0, atol=1e-6)
+
+
 @pytest.mark.parametrize("name", ENTROPIC)
 def test_equal_weights_change_nothing(name: str, make_batch: Callable[..., Batch]) -> None:
     output, labels, teacher = make_batch(name, LABELS)

@@ -69,8 +69,8 @@ def cross_entropy(
 ) -> float:
     """SCL eq. 2, for any number of classes.
 
-    With class weights the mean is weighted by each text's own class, and so is each term of the sum over classes;
-    smoothing takes the target from the one class towards the uniform distribution.
+    With class weights the mean is weighted by each text's own class; smoothing takes the target from the one class
+    towards the uniform distribution.
     """
     classes = len(logits[0])
     weights = weights or [1.0] * classes
@@ -79,7 +79,7 @@ def cross_entropy(
         normaliser = math.fsum(math.exp(value) for value in row)
         for k in range(classes):
             target = smoothing / classes + (1.0 - smoothing if k == label else 0.0)
-            terms.append(-weights[k] * target * math.log(math.exp(row[k]) / normaliser))
+            terms.append(-weights[label] * target * math.log(math.exp(row[k]) / normaliser))
         total += weights[label]
     return math.fsum(terms) / total
 

@@ -19,8 +19,8 @@ class CrossEntropy(Term):
         L = -1/N sum_i log softmax(logits_i)[y_i]
 
     Inputs: `output.logits` (B, C), `labels` (B,). Needs nothing of the batch.
-    `class_weights` (C,) makes it the weighted mean; `label_smoothing` mixes in the uniform distribution. `weights` (B,)
-    of the texts do the same: a text of weight 2 counts as if it stood in the batch twice.
+    `label_smoothing` mixes in the uniform distribution. `class_weights` (C,) makes it the weighted mean over the texts,
+    each by its label; `weights` (B,) of the texts do the same: a text of weight 2 counts as if it stood there twice.
 
     Of label sets, `labels` (B, C), it is the binary cross entropy of each label, mean over the labels:
 
@@ -50,14 +50,15 @@ class CrossEntropy(Term):
         logits = wide(output.logits)
         if labels.dim() == 2:
             return self._of_sets(logits, labels.to(logits), weights)
-        known: Tensor | None = self.get_buffer("class_weights") if self.class_weights is not None else None
-        by_class = None if known is None else known.to(logits)  # (C,)
-        entropy = partial(functional.cross_entropy, weight=by_class, label_smoothing=self.label_smoothing)
-        if weights is None:
-            return entropy(logits, labels)
-        each = entropy(logits, labels, reduction="none")  # (B,), weighted by class
-        texts = weights.to(logits)  # (B,)
-        return (texts * each).sum() / (texts if by_class is None else texts * by_class[labels]).sum()
+        entropy = partial(functional.cross_entropy, logits, labels, label_smoothing=self.label_smoothing)
+        texts = None if weights is None else weights.to(logits)  # (B,)
+        if self.class_weights is not None:
+            # torch's own `weight` also weighs what smoothing gives to each other label: the rarest could win.
+            own = self.get_buffer("class_weights").to(logits)[labels]  # (B,)
+            texts = own if texts is None else texts * own
+        if texts is None:
+            return entropy()
+        return (texts * entropy(reduction="none")).sum() / texts.sum()
 
     def _of_sets(self, logits: Tensor, labels: Tensor, weights: Tensor | None) -> Tensor:
         if self.class_weights is not None:
