@@ -65,13 +65,31 @@ def test_too_few_pairs_are_said_to_be_too_few() -> None:
 
 @pytest.mark.parametrize("among", [1, 5, 8])
 def test_the_least_number_of_pairs_is_the_first_that_can_be_significant(among: int) -> None:
-    for pairs, enough in ((least_pairs(among) - 1, False), (least_pairs(among), True)):
+    least = least_pairs([1.0] * (among - 1))
+    for pairs, enough in ((least - 1, False), (least, True)):
         zeros = [0.0] * pairs
         # Nothing to be found in the others, which have twice the pairs, up and down.
         others = {str(n): [1.0, -1.0] * pairs for n in range(among - 1)}
         found = against([*zeros, *zeros], {"it": [1.0] * pairs + [None] * pairs, **others})["it"]
         assert (found.enough, found.significant) == (enough, enough)
     assert found.corrected == pytest.approx(among * 2 / 2**pairs)
+
+
+def test_what_others_found_leaves_enough_pairs_for_a_null_result() -> None:
+    around = [1.0, -1.0, 2.0, -2.0, 3.0, -3.0]
+    methods = {"up": [1.0 + k for k in range(12)], "around": [*around, *[None] * 6]}
+    found = against([0.0] * 12, methods)["around"]  # after `up`, Holm tests it at the whole level
+    assert (found.enough, found.significant) == (True, False)
+    least = against([0.0] * 12, {**methods, "around": [*map(abs, around), *[None] * 6]})["around"]
+    assert least.significant
+
+
+def test_the_side_is_that_of_the_ranks_which_one_large_pair_does_not_turn() -> None:
+    found = compare([-1.0 - k / 100 for k in range(11)] + [100.0], [0.0] * 12)
+    assert found.significant
+    assert found.difference > 0
+    assert found.side == -1
+    assert (compare([1.0, -1.0], [0.0, 0.0]).side, compare([], []).side) == (0, 0)
 
 
 def test_too_few_pairs_for_so_many_comparisons_are_no_null_result() -> None:
@@ -121,4 +139,4 @@ def test_a_place_where_one_is_missing_is_no_pair_and_all_are_corrected_together(
     found = against(baseline, methods)
     assert found["up"].pairs == 9
     assert found["up"].corrected == found["up"].p  # the other has no p-value to be corrected with
-    assert found["gone"] == Comparison(found["gone"].difference, 0, 0, None, None)
+    assert found["gone"] == Comparison(found["gone"].difference, 0, 0, None, 0)

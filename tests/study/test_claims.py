@@ -76,6 +76,16 @@ def test_a_claim_shows_where_the_pairs_lie_on_its_side_beyond_chance(
     assert one(shown(tmp_path, [claim(holds=holds)], gain)).words == verdict
 
 
+@pytest.mark.parametrize(("holds", "verdict"), [("above", "the opposite shows"), ("not-below", "contradicted")])
+def test_one_large_pair_does_not_turn_a_verdict(tmp_path: Path, holds: str, verdict: str) -> None:
+    def gain(run: Run, _: int) -> float:
+        return 40.0 if run.seed == 0 else -1.0 - 0.01 * run.seed
+
+    found = one(shown(tmp_path, [claim(holds=holds)], gain, seeds=12))
+    assert found.found.difference > 0
+    assert found.words == verdict
+
+
 def test_the_interval_is_students_and_the_number_the_mean_of_the_pairs(tmp_path: Path) -> None:
     found = one(shown(tmp_path, [claim()], unequal))
     assert found.numbers == pytest.approx([2.0, 2.1, 2.2, 2.3, 2.4, 2.5])

@@ -11,10 +11,12 @@ Procedure; Demsar, Statistical Comparisons of Classifiers over Multiple Data Set
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from statistics import mean, stdev
+
+import numpy as np
 
 LEVEL = 0.05
 
@@ -45,13 +47,14 @@ class Comparison:
     pairs: int
     unequal: int  # pairs with a difference, which are all that the test looks at
     p: float | None  # None: too few of them for any result
+    side: int  # where they lie by their ranks, as the test has it: 1 above, -1 below; one large pair may turn the mean
     corrected: float | None = None  # p after Holm's correction
-    among: int = 1  # tests that it was corrected for, itself included
+    needed: int = 6  # pairs with a difference that could fall below `LEVEL` beside what else was tested
 
     @property
     def enough(self) -> bool:
         """Whether the test could find anything at all, after the correction."""
-        return self.significant or self.unequal >= least_pairs(self.among)
+        return self.unequal >= self.needed
 
     @property
     def significant(self) -> bool:
@@ -62,21 +65,22 @@ class Comparison:
     def words(self) -> str:
         """What was found, for people."""
         if not self.enough:
-            return f"too few pairs for a test ({self.unequal} of {least_pairs(self.among)} with a difference)"
+            return f"too few pairs for a test ({self.unequal} of {self.needed} with a difference)"
         chance = self.corrected if self.corrected is not None else self.p
         shown = "p < 0.001" if chance is not None and chance < 0.001 else f"p = {chance:.3f}"
         return shown if self.significant else f"no difference shown ({shown})"
 
 
-def least_pairs(among: int = 1) -> int:
-    """Pairs with a difference from which a two-sided test can fall below `LEVEL` when it is one of so many.
+def least_pairs(beside: Collection[float] = ()) -> int:
+    """Pairs with a difference from which a two-sided test can fall below `LEVEL`, corrected beside other p-values.
 
     Pairs that all lie on one side have 2 / 2^n, the lowest p there is.
 
-    >>> least_pairs(), least_pairs(5)
-    (6, 8)
+    >>> least_pairs(), least_pairs([0.5] * 4), least_pairs([0.001] * 4)
+    (6, 8, 6)
     """
-    return next(n for n in count(1) if among * 2.0 ** (1 - n) < LEVEL)
+    others = {str(place): p for place, p in enumerate(beside)}
+    return next(n for n in count(1) if holm({"it": 2.0 ** (1 - n), **others})["it"] < LEVEL)
 
 
 def compare(method: Sequence[float], baseline: Sequence[float]) -> Comparison:
@@ -85,15 +89,16 @@ def compare(method: Sequence[float], baseline: Sequence[float]) -> Comparison:
     >>> compare([2.0, 3.0, 4.5, 5.5, 6.0, 7.0], [1.0, 2.5, 3.0, 5.3, 5.9, 6.3]).p
     0.03125
     """
-    from scipy.stats import wilcoxon
+    from scipy.stats import rankdata, wilcoxon
 
     # Scores are ratios: what should be a tie may differ in its last bits.
     differences = [round(a - b, 10) for a, b in zip(method, baseline, strict=True)]
     unequal = [difference for difference in differences if difference]
     average = mean(differences) if differences else math.nan
-    if len(unequal) < least_pairs():
-        return Comparison(average, len(differences), len(unequal), None)
-    return Comparison(average, len(differences), len(unequal), float(wilcoxon(unequal).pvalue))
+    ranked = sum(math.copysign(rank, own) for rank, own in zip(rankdata(np.abs(unequal)), unequal, strict=True))
+    side = (ranked > 0) - (ranked < 0)
+    chance = float(wilcoxon(unequal).pvalue) if len(unequal) >= least_pairs() else None
+    return Comparison(average, len(differences), len(unequal), chance, side)
 
 
 def holm(chances: Mapping[str, float]) -> dict[str, float]:
@@ -121,7 +126,13 @@ def against(baseline: Sequence[float | None], methods: Mapping[str, Sequence[flo
 
 def together(found: Mapping[str, Comparison]) -> dict[str, Comparison]:
     """Comparisons that are told together, each corrected for all of them that a test can be made of."""
-    corrected = holm({name: each.p for name, each in found.items() if each.p is not None})
+    chances = {name: each.p for name, each in found.items() if each.p is not None}
+    corrected = holm(chances)
     return {
-        name: replace(each, corrected=corrected.get(name), among=max(1, len(corrected))) for name, each in found.items()
+        name: replace(
+            each,
+            corrected=corrected.get(name),
+            needed=least_pairs([p for other, p in chances.items() if other != name]),
+        )
+        for name, each in found.items()
     }

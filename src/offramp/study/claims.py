@@ -50,12 +50,12 @@ class Verdict:
             return "too few pairs to tell"
         clearly = CLEARLY if self.clear else ""
         if self.claim.holds == "not-below":
-            wrong = self.found.significant and self.found.difference < 0
+            wrong = self.found.significant and self.found.side < 0
             return f"contradicted{clearly}" if wrong else "not contradicted"
         if not self.found.significant:
             return "does not show"
         up = self.claim.holds in ("above", "rising")
-        return f"shows{clearly}" if (self.found.difference > 0) == up else f"the opposite shows{clearly}"
+        return f"shows{clearly}" if (self.found.side > 0) == up else f"the opposite shows{clearly}"
 
     @property
     def interval(self) -> tuple[float, float] | None:

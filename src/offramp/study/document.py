@@ -65,4 +65,4 @@ def headline(shown: Shown, verdicts: Sequence[Verdict] = ()) -> str:
 def _side(each: Comparison) -> str:
     if not each.enough:
         return "too few pairs to tell"
-    return "no difference shown" if not each.significant else "above" if each.difference > 0 else "below"
+    return "no difference shown" if not each.significant else "above" if each.side > 0 else "below"

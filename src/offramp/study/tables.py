@@ -162,7 +162,7 @@ def _mark(shown: Shown, variant: str) -> str:
     found = shown.comparisons.get(variant)
     if found is None or not found.significant:
         return ""
-    return "above" if found.difference > 0 else "below"
+    return "above" if found.side > 0 else "below"
 
 
 def _geometry(own: Sequence[Found]) -> list[Cell]:
