@@ -24,18 +24,19 @@ Wilcoxon test with Holm's correction says so; otherwise it is a null result, and
 
 The runs start from the recipes for small backbones, which differ from the papers in more than the backbone: where ACL
 has attention exits these have [`residual`](exits/residual.md) ones, LaCon's exit reads the mean of all states, rates
-are higher, and the cross entropy smooths its labels a little. Linear exits are as in the papers.
+are higher, and the cross entropy smooths its labels a little. Linear exits read the first token, as in the papers,
+where a study does not say otherwise.
 
 This page is rendered from the JSON files in `results/`, one for each run, by `python -m docs render`.
 `offramp study run NAME` makes what is missing of a study; on the same machine and with the same number of threads a
 result that is deleted is made again to the same bits, times apart. `--scale paper` has the papers' own backbones and
 sizes."""
-CLAIMS = """## What the papers claim, and what shows here
+CLAIMS = """## What is claimed, and what shows here
 
-Every claim is held against our runs in pairs that share task, value and seed. *Shows*: the differences lie on the
-claimed side, and a paired Wilcoxon test says that this is more than chance, after Holm's correction for the claims of
-its study. *Clearly*: after a correction for all the claims of this table too, of which some would show by luck. *Does
-not show* is no proof that there is nothing: the interval, by Student's t, tells how large a difference may still be.
+Every claim, of the papers or in a study of our own, is held against our runs in pairs that share task, value and seed.
+*Shows*: the differences lie on the claimed side, and a paired Wilcoxon test says that this is more than chance, after
+Holm's correction for the claims of its study. *Clearly*: after a correction for all the claims of this table too, of
+which some would show by luck. *Does not show* is no proof that there is nothing: the interval, by Student's t, tells how large a difference may still be.
 *Too few pairs to tell*: even if all of them lay on one side, that could be chance. A claim that nothing is lost is
 *contradicted*, or not. For a trend the numbers are points per step along the values, or along the depths."""
 

@@ -1,4 +1,4 @@
-"""What the papers claim, held against our results: whether it shows here, and how sure that is.
+"""What is claimed, by the papers mostly, held against our results: whether it shows here, and how sure that is.
 
 A claim is about two variants. Every pair of runs that share task, value and seed gives a difference; for a claim about
 a trend, every pair of such sweeps gives the slope of its differences, in points per step. The paired Wilcoxon test asks
