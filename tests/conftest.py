@@ -134,3 +134,10 @@ def toy_texts(n: int, seed: int = 0) -> tuple[list[str], list[str]]:
         texts.append(" ".join(words))
         labels.append(label)
     return texts, labels
+
+
+def fresh_texts(n: int, seed: int, trained: int) -> tuple[list[str], list[str]]:
+    """At most n toy texts to calibrate on: each once, and none of the first `trained` of seed 0."""
+    seen = set(toy_texts(trained)[0])
+    found = {text: label for text, label in zip(*toy_texts(2 * n, seed), strict=True) if text not in seen}
+    return list(found)[:n], list(found.values())[:n]

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from offramp.data.seen import count_seen
+from offramp.data.seen import unseen
 from offramp.data.sources import Table
 from offramp.data.tokens import Tokens
 from offramp.errors import ConfigError, DataError, unknown_name
@@ -114,25 +114,34 @@ class Request:
         return self.risk not in (DISAGREEMENT, WORD_DISAGREEMENT)
 
 
-class SeenTexts(UserWarning):
-    """Some texts to calibrate on are those of the training."""
+class LeftOut(UserWarning):
+    """Some texts cannot be calibrated on."""
 
 
-def check_unseen(seen: Tensor, data: Table) -> None:
-    """Texts of the training are answered better than others: what is promised on them would not hold."""
-    known = count_seen(seen, data.examples)
-    if 2 * known > len(data.examples):
+def evidential(seen: Tensor | None, data: Table) -> Table:
+    """The texts that a promise can rest on: those the model was not trained on, each once.
+
+    Those of the training are answered better than others, and a text that stands there again says nothing new: either
+    would count as evidence that there is not. The first row of a text stays.
+    """
+    rows, known = unseen(torch.empty(0) if seen is None else seen, data.examples)
+    every = len(data.examples)
+    if 2 * known > every:
         raise DataError(
-            f"Calibration should have texts that the model was not trained on. Found {known} of {len(data.examples)} "
+            f"Calibration should have texts that the model was not trained on. Found {known} of {every} "
             f"in {data.name} that it was. Keep some texts apart before training."
         )
-    if known:
-        warnings.warn(
-            f"{known} of {len(data.examples)} texts in {data.name} are among those the model was trained on: what is "
-            "promised may not hold. Leave them out.",
-            SeenTexts,
-            stacklevel=3,
-        )
+    if len(rows) == every:
+        return data
+    reasons = {"the model was trained on": known, "repeat others": every - known - len(rows)}
+    told = " and ".join(f"{count} that {why}" for why, count in reasons.items() if count)
+    warnings.warn(
+        f"Of {every} texts in {data.name}, {told} are left out: what is promised is about different texts that are new "
+        "to the model.",
+        LeftOut,
+        stacklevel=3,
+    )
+    return data.keep(rows)
 
 
 def certify(

@@ -17,7 +17,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import NotFittedError
 
 from offramp.beginning import begin
-from offramp.calibration import SCORED, Request, certify, check_unseen
+from offramp.calibration import SCORED, Request, certify, evidential
 from offramp.config import DEFAULT_RECIPE, Config, DataConfig, ExitsConfig, changes, load_recipe, override
 from offramp.data.incoming import portion
 from offramp.data.labels import Labels
@@ -496,9 +496,8 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         self._check_fitted()
         request = Request.of(max_drop, max_disagreement, confidence, budget_layers, policy, self.sets_, self.tags_)
+        data = evidential(self.seen_, data)
         known = self.truth(data) if request.needs_labels and not self.tags_ else None
-        if self.seen_ is not None:
-            check_unseen(self.seen_, data)
         tokens = self._tokenise(data.examples)
         truth = self.truth(data, tokens) if request.needs_labels and self.tags_ else known
         self.certified_ = certify(self.engine_, tokens, truth, request, data.name, self.batch_size, self.fingerprint())

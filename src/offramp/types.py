@@ -28,6 +28,7 @@ class Example:
     labels: tuple[Label, ...] | None = None  # in place of `label`, where each text has a set of them
     words: tuple[str, ...] | None = None  # of the text, in which they stand in this order, where they have tags
     tags: tuple[Label, ...] | None = None  # in place of `label`, one for each word
+    original: Example | None = field(default=None, compare=False)  # what it was before noise was put into its text
 
 
 @dataclass(frozen=True, slots=True)

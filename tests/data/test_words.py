@@ -16,7 +16,7 @@ from tests.reference import spans as reference
 from transformers import PreTrainedTokenizerFast
 
 from offramp.config import DataConfig
-from offramp.data.seen import count_seen, digests
+from offramp.data.seen import digests, unseen
 from offramp.data.sources import columns, read, stream
 from offramp.data.tokens import Tokens, TruncationWarning
 from offramp.data.words import offsets, spans, split, words_of
@@ -240,7 +240,7 @@ def test_texts_are_the_same_to_a_certificate_however_their_words_came() -> None:
     listed = read([(["LK", "-", "1", "late"], ["O"] * 4)], tags=True).examples
     plain = list(read([Example("LK-1 late")], tags=True, labels_required=False).examples)
     assert plain[0].text == "LK-1 late"
-    assert count_seen(digests(listed), plain) == 1
+    assert unseen(digests(listed), plain)[1] == 1
 
 
 # --- the built-in messages

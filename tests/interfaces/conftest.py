@@ -122,12 +122,12 @@ def tables(tmp_path_factory: pytest.TempPathFactory, write_table: Callable[..., 
 
 @pytest.fixture(scope="session")
 def fresh() -> Toy:
-    """As `toy`, without the texts that `train.csv` holds."""
+    """As `toy`, without the texts that `train.csv` holds, each text once."""
     seen = set(_toy(120)[0])
 
     def make(n: int, seed: int = 5) -> tuple[list[str], list[str]]:
-        found = [row for row in zip(*_toy(2 * n, seed), strict=True) if row[0] not in seen][:n]
-        return [text for text, _ in found], [label for _, label in found]
+        found = {text: label for text, label in zip(*_toy(2 * n, seed), strict=True) if text not in seen}
+        return list(found)[:n], list(found.values())[:n]
 
     return make
 

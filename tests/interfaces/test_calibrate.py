@@ -412,7 +412,7 @@ def test_too_few_texts_are_refused_before_a_layer_runs(
     refused(offramp("calibrate", folder, few, "--max-drop", 0.02), "Found 30. Give at least ")
 
 
-def test_texts_of_the_training_are_counted_or_refused(
+def test_texts_of_the_training_and_repeated_ones_are_no_evidence(
     offramp: Run, folder: Path, tables: Path, write_table: Run, toy: Run, fresh: Run, tmp_path: Path
 ) -> None:
     refused(
@@ -420,13 +420,25 @@ def test_texts_of_the_training_are_counted_or_refused(
         "should have texts that the model was not trained on. Found 120 of 120 in train.csv",
     )
     known, new = (list(zip(*found, strict=True)) for found in (toy(3), fresh(237)))
-    mixed = write_table(tmp_path / "mixed.csv", [*known, *new])
-    ran = offramp("calibrate", folder, mixed, *LAX, "--policy", "confidence")
+    again = [(f" {text.upper()} ", label) for text, label in new[:100]]
+    mixed = write_table(tmp_path / "mixed.csv", [*known, *new, *again])
+    ran = offramp("calibrate", folder, mixed, *LAX, "--policy", "confidence", "--json")
     assert ran.code == 0
-    assert "3 of 240 texts in mixed.csv are among those the model was trained on" in ran.err
+    told = "Of 340 texts in mixed.csv, 3 that the model was trained on and 100 that repeat others are left out"
+    assert told in ran.err
+    alone = write_table(tmp_path / "alone.csv", new)
+    plain = offramp("calibrate", folder, alone, *LAX, "--policy", "confidence", "--json")
+    assert (plain.code, plain.err) == (0, "")
+    named = {"data": "mixed.csv"}
+    assert json.loads(plain.out) | named == json.loads(ran.out) | named
+    few = write_table(tmp_path / "few.csv", new[:20] * 12)
+    ran = offramp("calibrate", folder, few, *LAX)
+    assert (ran.code, ran.out) == (2, "")
+    assert "220 that repeat others are left out" in ran.err
+    assert "Found 20. Give at least" in ran.err
     Classifier.load(folder).save(tmp_path / "copy")
-    again = offramp("calibrate", tmp_path / "copy", tables / "train.csv", "--budget-layers", 3.5)
-    refused(again, "Found 120 of 120 in train.csv")
+    ran = offramp("calibrate", tmp_path / "copy", tables / "train.csv", "--budget-layers", 3.5)
+    refused(ran, "Found 120 of 120 in train.csv")
 
 
 def test_the_fingerprint_knows_how_texts_are_read(folder: Path) -> None:

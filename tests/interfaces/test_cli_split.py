@@ -76,6 +76,14 @@ def test_it_says_what_the_held_out_texts_can_certify_before_a_model_is_trained(
     assert said in " ".join(ran.err.split())
 
 
+def test_copies_of_a_text_are_counted_once_in_what_can_be_certified(offramp: Run, tmp_path: Path) -> None:
+    rows = [f"message {place},{'ab'[place % 2]}" for place in range(100)]
+    (tmp_path / "all.csv").write_text("\n".join(["text,label", *rows * 3]), "utf-8")
+    ran = offramp("split", tmp_path / "all.csv", "--out", tmp_path / "p", "--held-out", 48)
+    assert "144 texts" in ran.out
+    assert "48 held-out texts can certify at best" in " ".join(ran.err.split())
+
+
 def joined(folder: Path) -> Path:
     labels = ("billing", "device", "billing|device", "device|delivery")
     lines = [f"message {place},{labels[place % 4]}" for place in range(60)]

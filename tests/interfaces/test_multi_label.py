@@ -59,8 +59,8 @@ def toy(n: int, seed: int = 0) -> tuple[list[str], Sets]:
 
 def held_out(n: int, seed: int = 1) -> Table:
     seen = set(toy(320)[0])
-    rows = [row for row in zip(*toy(2 * n, seed), strict=True) if row[0] not in seen][:n]
-    return as_table([text for text, _ in rows], [own for _, own in rows], "held-out", "|")
+    rows = {text: own for text, own in zip(*toy(2 * n, seed), strict=True) if text not in seen}
+    return as_table(list(rows)[:n], list(rows.values())[:n], "held-out", "|")
 
 
 def own(table: Table) -> Sets:

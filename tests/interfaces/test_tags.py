@@ -77,8 +77,9 @@ def toy(n: int, seed: int = 0) -> Tagged:
 
 def held_out(n: int, seed: int = 1) -> Table:
     seen = {" ".join(words) for words in toy(320)[0]}
-    rows = [row for row in zip(*toy(3 * n, seed), strict=True) if " ".join(row[0]) not in seen][:n]
-    return as_table([words for words, _ in rows], [own for _, own in rows], "held-out", tags=True)
+    rows = {" ".join(row[0]): row for row in zip(*toy(3 * n, seed), strict=True) if " ".join(row[0]) not in seen}
+    drawn = list(rows.values())[:n]
+    return as_table([words for words, _ in drawn], [own for _, own in drawn], "held-out", tags=True)
 
 
 def own(table: Table) -> list[list[Any]]:

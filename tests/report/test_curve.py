@@ -15,7 +15,7 @@ from xml.etree import ElementTree
 
 import pytest
 import torch
-from tests.conftest import LABELS, small_bert, toy_texts
+from tests.conftest import LABELS, fresh_texts, small_bert, toy_texts
 
 from offramp import Classifier
 from offramp.config import load_recipe
@@ -174,7 +174,7 @@ def test_the_policy_is_the_one_in_force_if_it_has_a_threshold(classifier: Classi
 
 def test_the_calibrated_policy_is_a_point_of_its_own(classifier: Classifier, data: Any) -> None:
     assert classifier.curve(data).calibrated is None
-    held_out = as_table(*toy_texts(200, seed=9), "held out")
+    held_out = as_table(*fresh_texts(200, 9, trained=0), "held out")
     certificate = classifier.calibrate(held_out, max_disagreement=0.5)
     assert certificate.thresholds
     own = classifier.curve(data)
@@ -190,7 +190,7 @@ def test_the_calibrated_policy_is_a_point_of_its_own(classifier: Classifier, dat
 def test_a_policy_that_is_fitted_is_swept_once_it_is(classifier: Classifier, data: Any, name: str) -> None:
     with pytest.raises(ConfigError, match="should be fitted to held-out texts first"):
         classifier.curve(data, name)
-    certificate = classifier.calibrate(as_table(*toy_texts(200, seed=9), "held out"), 0.5, policy=name)
+    certificate = classifier.calibrate(as_table(*fresh_texts(200, 9, trained=0), "held out"), 0.5, policy=name)
     assert certificate.policy == name
     curve = classifier.curve(data)
     assert curve.policy == name

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import uvicorn
 from starlette.testclient import TestClient
-from tests.conftest import toy_texts
+from tests.conftest import fresh_texts, toy_texts
 
 from offramp import Classifier
 from offramp.preparation import as_table
@@ -61,10 +61,7 @@ def folder(bare: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = tmp_path_factory.mktemp("certified") / "model"
     home.mkdir()
     classifier = Classifier.load(bare)
-    seen = set(toy_texts(120)[0])
-    rows = [row for row in zip(*toy_texts(400, seed=5), strict=True) if row[0] not in seen]
-    texts, labels = zip(*rows, strict=True)
-    classifier.calibrate(as_table(list(texts), list(labels), "held-out"), max_drop=0.1, policy="confidence")
+    classifier.calibrate(as_table(*fresh_texts(400, 5, trained=120), "held-out"), max_drop=0.1, policy="confidence")
     classifier.save(home)
     return home
 

@@ -19,7 +19,7 @@ import pytest
 import typer
 from prometheus_client.parser import text_string_to_metric_families
 from starlette.testclient import TestClient
-from tests.conftest import toy_texts
+from tests.conftest import fresh_texts
 
 from offramp import Classifier
 from offramp.cli import app
@@ -250,7 +250,7 @@ def test_thresholds_for_a_budget_are_told_as_measured_and_bind_nobody(
 ) -> None:
     folder = Path(shutil.copytree(bare, tmp_path / "model"))
     classifier = Classifier.load(folder)
-    classifier.calibrate(as_table(*toy_texts(60, seed=9), "held-out"), budget_layers=3, policy="confidence")
+    classifier.calibrate(as_table(*fresh_texts(60, 9, trained=120), "held-out"), budget_layers=3, policy="confidence")
     classifier.save_certificate(folder)
     with open_client(folder) as client:
         told = client.get("/model").json()

@@ -52,6 +52,11 @@ def swap_words(text: str, share: float, generator: torch.Generator) -> str:
 def noisy(examples: list[Example], noise: Noise) -> list[Example]:
     """The examples with noise in their texts, in both of a pair; labels as they are."""
     return [
-        replace(example, text=noise(example.text), pair=None if example.pair is None else noise(example.pair))
+        replace(
+            example,
+            text=noise(example.text),
+            pair=None if example.pair is None else noise(example.pair),
+            original=example.original or example,
+        )
         for example in examples
     ]

@@ -1,7 +1,7 @@
 """TEXT -> TOKENS, seen: which texts a model was trained on, as hashes.
 
-A certificate is only true of texts the model has not seen; the hashes go with the model, so that calibration can say
-when it is given others. They are 8 bytes per text, and tell whoever has a text whether it was among them.
+A certificate is only true of texts the model has not seen; the hashes go with the model, so that calibration can leave
+others out. They are 8 bytes per text, and tell whoever has a text whether it was among them.
 """
 
 from __future__ import annotations
@@ -17,14 +17,21 @@ from offramp.types import Example
 
 
 def digests(examples: Iterable[Example]) -> Tensor:
-    """The sorted hashes of texts, each once, (N,)."""
-    return torch.tensor(sorted({digest(example) for example in examples}), dtype=torch.int64)
+    """The sorted hashes of texts, each once, (N,); of a text with noise in it, that of the text it was."""
+    return torch.tensor(sorted({digest(example.original or example) for example in examples}), dtype=torch.int64)
 
 
-def count_seen(seen: Tensor, examples: Sequence[Example]) -> int:
-    """How many of these texts are among those with the hashes `seen`."""
-    known = set(seen.tolist())
-    return sum(digest(example) in known for example in examples)
+def unseen(seen: Tensor, examples: Sequence[Example]) -> tuple[list[int], int]:
+    """The rows of texts whose hashes are not among `seen`, each text once, and how many others are among them."""
+    known, met = set(seen.tolist()), set[int]()
+    rows, count = [], 0
+    for row, own in enumerate(map(digest, examples)):
+        if own in known:
+            count += 1
+        elif own not in met:
+            met.add(own)
+            rows.append(row)
+    return rows, count
 
 
 def digest(example: Example) -> int:

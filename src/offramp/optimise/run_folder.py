@@ -73,7 +73,7 @@ def write_texts(file: Path, examples: Iterable[Example]) -> None:
     """Write texts down for whoever wants to look at them, as JSONL that can be read again."""
     told = (asdict(e) | ({} if e.labels is None else {"label": e.labels, "labels": None}) for e in examples)
     told = (each | ({} if each["words"] is None else {"tokens": each["words"], "words": None}) for each in told)
-    facts = ({key: value for key, value in each.items() if value is not None} for each in told)
+    facts = ({key: value for key, value in each.items() if value is not None and key != "original"} for each in told)
     replace_file(file, "".join(json.dumps(each, ensure_ascii=False) + "\n" for each in facts))
 
 

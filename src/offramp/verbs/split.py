@@ -47,6 +47,7 @@ def split(
 
     from offramp.data.division import divide, write_parts
     from offramp.data.label_sets import warn_of_sets
+    from offramp.data.seen import digests
     from offramp.data.sources import columns, read
 
     table = read(data, **columns(how, text, label))
@@ -61,7 +62,9 @@ def split(
     for name, rows in parts.items():
         typer.echo(f"{len(rows):>7} texts  {files[name]}")
     if "held-out" in parts:
-        typer.echo(_promised(len(parts["held-out"]), how.labels), err=True)
+        # As `calibrate` will count them: a text that stands there again is no further evidence.
+        different = len(digests(table.examples[row] for row in parts["held-out"]))
+        typer.echo(_promised(different, how.labels), err=True)
 
 
 def _promised(texts: int, labels: str) -> str:
