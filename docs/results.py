@@ -36,9 +36,10 @@ CLAIMS = """## What is claimed, and what shows here
 Every claim, of the papers or in a study of our own, is held against our runs in pairs that share task, value and seed.
 *Shows*: the differences lie on the claimed side, and a paired Wilcoxon test says that this is more than chance, after
 Holm's correction for the claims of its study. *Clearly*: after a correction for all the claims of this table too, of
-which some would show by luck. *Does not show* is no proof that there is nothing: the interval, by Student's t, tells how large a difference may still be.
-*Too few pairs to tell*: even if all of them lay on one side, that could be chance. A claim that nothing is lost is
-*contradicted*, or not. For a trend the numbers are points per step along the values, or along the depths."""
+which some would show by luck. *Does not show* is no proof that there is nothing: the interval, by Student's t, tells
+how large a difference may still be. *Too few pairs to tell*: even if all of them lay on one side, that could be
+chance. A claim that nothing is lost is *contradicted*, or not. For a trend the numbers are points per step along the
+values, or along the depths."""
 
 
 @cache

@@ -9,9 +9,9 @@ from offramp.classifier import Classifier
 from offramp.errors import ModelError
 from offramp.exits.checkpoint import verify
 from offramp.exits.manifest import MANIFEST
-from offramp.model_card import FILE, write_card
+from offramp.model_card import FILE, is_of_another, write_card
 from offramp.runtime import onnx_folder
-from offramp.runtime.certified import CERTIFICATE, FITTED
+from offramp.runtime.certified import CERTIFICATE, DIAL, FITTED
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
@@ -25,9 +25,8 @@ def push(folder: Path, repository: str, private: bool = False, api: HfApi | None
     named = [*verify(folder), MANIFEST]
     if onnx_folder.is_exported(folder):
         named += [*onnx_folder.read(folder)[0].files, onnx_folder.MANIFEST]
-    if not (folder / FILE).exists():
-        write_card(folder, Classifier.load(folder))
-    wanted = [*named, FILE, CERTIFICATE, FITTED]
+    _card(folder, Classifier.load(folder))
+    wanted = [*named, FILE, CERTIFICATE, FITTED, DIAL]
     hub = api or HfApi()
     try:
         hub.create_repo(repository, private=private, exist_ok=True)
@@ -48,3 +47,14 @@ def push(folder: Path, repository: str, private: bool = False, api: HfApi | None
             )
         ) from error
     return str(done.repo_url)
+
+
+def _card(folder: Path, classifier: Classifier) -> None:
+    """Write the card where there is none; one that tells of another model, or makes another promise, is refused."""
+    if not (folder / FILE).exists():
+        write_card(folder, classifier)
+    elif is_of_another(folder, classifier):
+        raise ModelError(
+            f"`{folder / FILE}` should be about this model and its certificate. It was written before the model was "
+            f"trained or calibrated anew: write it again with `offramp card {folder}`."
+        )

@@ -83,6 +83,8 @@ class EarlyExitModel(MultiExitModel):
         from offramp.optimise.gradients import Scene, loss_of
         from offramp.optimise.strategies import plan
 
+        if self.training:
+            self.policy = None  # its thresholds, and what was promised of them, are about the weights as they were
         if self._lesson is None:
             self.learns(CrossEntropy(), plan("joint", self)[0])
         assert self._lesson is not None

@@ -6,6 +6,8 @@ certificate, or from texts that were evaluated for the card.
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from offramp.classifier import Classifier
 
 FILE = "README.md"
+MARK = re.compile("<!-- offramp [0-9a-f]{64} -->")
 OBJECTIVE_PAPERS = {
     "acl": """@article{li2026acl,
   title = {{ACL}: Aligned Contrastive Learning Improves {BERT} and Multi-exit {BERT} Fine-tuning},
@@ -80,8 +83,22 @@ def card(
         *_certificate(classifier),
         "## Citation",
         *(f"```bibtex\n{entry}\n```" for entry in OBJECTIVE_PAPERS.values()),
+        _mark(classifier),
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def is_of_another(folder: Path, classifier: Classifier) -> bool:
+    """Whether the card in a folder was written for another model than this, or for another certificate."""
+    found = MARK.search((folder / FILE).read_text("utf-8"))
+    return found is not None and found[0] != _mark(classifier)
+
+
+def _mark(classifier: Classifier) -> str:
+    """A comment that tells which model and which promise a card is about."""
+    told = classifier.certificate
+    facts = f"{classifier.fingerprint()} {'' if told is None else told.to_json()}"
+    return f"<!-- offramp {hashlib.sha256(facts.encode()).hexdigest()} -->"
 
 
 def _front(folder: Path, classifier: Classifier, name: str, evaluation: Evaluated | None) -> str:

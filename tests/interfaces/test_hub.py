@@ -166,6 +166,25 @@ def test_an_exported_folder_goes_with_its_segments_and_names_no_pipeline(
     assert not hub.files
 
 
+def test_a_card_that_promises_what_the_certificate_does_not_is_not_uploaded(
+    offramp: Run, folder: Path, held_out: Path, hub: FakeHub
+) -> None:
+    there = HfApi(endpoint=hub.url, token="hf_none")
+    assert offramp("calibrate", folder, held_out, "--max-drop", 0.2).code == 0
+    push(folder, "me/desk", api=there)
+    assert {"certificate.json", "dial.json"} <= hub.files.keys()
+    with (folder / "README.md").open("a", encoding="utf-8") as file:
+        file.write("\nA word of my own.\n")
+    push(folder, "me/desk", api=there)
+    assert offramp("calibrate", folder, held_out, "--max-drop", 0.3).code == 0
+    with pytest.raises(ModelError, match=r"trained or calibrated anew: write it again with `offramp card"):
+        push(folder, "me/desk", api=there)
+    assert offramp("card", folder).code == 0
+    push(folder, "me/desk", api=there)
+    (folder / "README.md").write_text("Written by hand.", "utf-8")
+    push(folder, "me/desk", api=there)
+
+
 def comes_back(hub: FakeHub, folder: Path, back: Path) -> None:
     """What the hub has answers as the folder does."""
     back.mkdir()

@@ -98,6 +98,25 @@ def test_a_pipeline_answers_under_the_certified_policy(folder: Path, toy: Toy, f
     assert min(found.depth.tolist()) < classifier.engine_.depth
 
 
+def test_what_is_trained_on_forgets_the_policy_of_the_weights_it_had(folder: Path, toy: Toy, tmp_path: Path) -> None:
+    classifier = Classifier.load(folder)
+    seen = set(toy(240)[0])
+    held = list({row[0]: row for row in zip(*toy(900, seed=11), strict=True) if row[0] not in seen}.values())
+    classifier.calibrate(_table(held), max_drop=0.1, policy="confidence")
+    classifier.save(tmp_path / "certified")
+    model = AutoModelForSequenceClassification.from_pretrained(tmp_path / "certified")
+    inputs = classifier.tokenizer_([text for text, _ in held[:20]], padding=True, return_tensors="pt")
+    labels = torch.zeros(20, dtype=torch.int64)
+    with torch.no_grad():
+        model.eval()(**inputs, labels=labels)  # is evaluated, not trained
+        assert min(model(**inputs).depth.tolist()) < classifier.engine_.depth
+    model.train()(**inputs, labels=labels).loss.backward()
+    with torch.no_grad():
+        found = model.eval()(**inputs)
+    assert model.policy is None
+    assert not hasattr(found, "depth")
+
+
 def test_a_certificate_of_another_model_is_void_here_too(folder: Path, toy: Toy, tmp_path: Path) -> None:
     classifier = Classifier.load(folder)
     seen = set(toy(240)[0])

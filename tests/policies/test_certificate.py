@@ -123,8 +123,8 @@ def test_a_budget_alone_promises_nothing() -> None:
     assert not made.certified
     assert made.promises() == (
         "No risk is promised, the thresholds are for a budget of 3.5; measured on other texts than they were chosen "
-        "on: 2 of 350 texts harmed, 3.25 of 6 layers run, accuracy 0.9080 against 0.9100; accuracy drop at most 1.8 % "
-        "with 95 % confidence."
+        "on: 2 of 350 texts harmed, 3.25 of 6 layers run, accuracy 0.9080 against 0.9100, cost 3.50 with the exits "
+        "that were read; accuracy drop at most 1.8 % with 95 % confidence."
     )
 
 

@@ -245,6 +245,20 @@ def test_a_model_is_served_whatever_its_training_left(open_client: Any, bare: Pa
         assert client.post("/predict", json={"texts": ["good film"]}).status_code == 200
 
 
+def test_a_budget_is_told_of_the_chosen_point_alone(open_client: Any, bare: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(bare, tmp_path / "model"))
+    classifier = Classifier.load(folder)
+    data = as_table(*fresh_texts(300, 9, trained=120), "held-out")
+    certificate = classifier.calibrate(data, max_drop=0.2, budget_layers=1.06, policy="confidence")
+    assert (certificate.certified, certificate.within_budget) == (True, False)
+    classifier.save_certificate(folder)
+    with open_client(folder) as client:
+        dial = client.get("/model").json()["dial"]
+    promises = [point["promise"] for point in dial["points"] if point["certified"]]
+    assert [place for place, told in enumerate(promises) if "budget" in told] == [dial["chosen"]]
+    assert promises[dial["chosen"]] == certificate.promises()
+
+
 def test_thresholds_for_a_budget_are_told_as_measured_and_bind_nobody(
     open_client: Any, bare: Path, tmp_path: Path
 ) -> None:

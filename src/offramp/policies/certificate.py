@@ -107,6 +107,8 @@ class Certificate:
         """What it says, in one sentence for people."""
         texts, sure = self.selection + self.certification, f"{_number(100 * self.confidence)} % confidence"
         measured = self.measurement(self.harms, self.mean_depth, self.accuracy_early)
+        if self.budget is not None:
+            measured += f", cost {self.cost:.2f} with the exits that were read"
         if self.epsilon is None:
             most = _number(math.ceil(1000 * self.bound) / 10)
             return (

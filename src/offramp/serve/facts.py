@@ -70,6 +70,8 @@ def promise(certificate: Certificate, point: DialPoint) -> str:
     if not point.certified:
         measured = certificate.measurement(point.harms, point.mean_depth, point.accuracy)
         return f"Nothing is promised here; measured: {measured}."
+    if point.thresholds == certificate.thresholds:
+        return certificate.promises()
     level = (1 - certificate.confidence) / certificate.tried
     here = replace(
         certificate,
@@ -80,6 +82,8 @@ def promise(certificate: Certificate, point: DialPoint) -> str:
         bound=upper_bound(point.harms, certificate.certification, level),
         accuracy_early=point.accuracy,
         mean_depth=point.mean_depth,
+        budget=None,  # which was asked of the chosen point, and is not told of this one
+        within_budget=None,
     )
     return here.promises()
 
