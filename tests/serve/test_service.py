@@ -84,6 +84,7 @@ def test_more_open_requests_than_the_queue_holds_are_not_even_read(open_client: 
     with open_client(queue=2, max_texts=1, max_batch=1) as client, ThreadPoolExecutor(2) as clients:
         shut(gate)
         sent = [clients.submit(ask, client, text) for text in ("good film", "bad film")]
+        assert gate.begun.acquire(timeout=PATIENCE)  # one is at work: who waits now is the other
         while client.app.state.served.batcher.waiting < 1:
             pass
         reply = client.post("/predict", content=b"not even JSON")
