@@ -48,7 +48,7 @@ def begin(config: Config, labels: Labels, kind: type[MultiExitModel] = MultiExit
     if config.compress.teacher:
         model, tokenizer = full_model(Path(config.compress.teacher), labels.names)
     check_static(config, model)
-    check_width(config, model.representation_width)
+    check_width(config, last=model.width(model.depth), below=model.width(1))
     model.config.max_tokens = token_limit(model, tokenizer, config.data.max_length)
     model.config.windows, model.config.overlap = config.data.windows, config.data.overlap
     model.read_windows(model.config.max_tokens if config.data.windows > 1 else 0)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from offramp.data.sampling import (
+    balanced_size,
     class_balanced,
     class_capped,
     length_buckets,
@@ -56,6 +58,19 @@ def test_long_and_short_batches_come_mixed() -> None:
     assert tops != sorted(tops, reverse=True)
 
 
+def test_few_texts_meet_others_in_every_epoch() -> None:
+    lengths, generator = list(range(100)), seeded()
+
+    def met() -> set[tuple[int, int]]:
+        batches = length_buckets(lengths, 16, generator)
+        return {(a, b) for batch in batches for a in batch for b in batch if a < b}
+
+    epochs = [met() for _ in range(6)]
+    again = [len(one & other) / len(one) for one, other in pairwise(epochs)]
+    assert max(again) < 0.3  # by chance 0.15
+    assert len(set().union(*epochs)) > 0.5 * 100 * 99 / 2
+
+
 def test_buckets_are_those_of_the_generator() -> None:
     lengths = list(range(100))
     assert length_buckets(lengths, 8, seeded(1)) == length_buckets(lengths, 8, seeded(1))
@@ -87,9 +102,10 @@ def test_a_balanced_batch_holds_per_class_texts_of_each_class(
 ) -> None:
     assume(size >= 2 * per_class)
     batches = class_balanced(labels, per_class, size, seeded(seed))
-    assert len(batches) == math.ceil(len(labels) / size)
     in_all = Counter(labels)
+    assert len(batches) == math.ceil(len(labels) / balanced_size(labels, per_class, size))
     for batch in batches:
+        assert len(batch) == balanced_size(labels, per_class, size)
         held = Counter(labels[row] for row in batch)
         assert set(held.values()) == {per_class}
         assert len(held) == min(len(in_all), size // per_class)
@@ -117,6 +133,12 @@ def test_a_small_class_starts_again_only_when_all_its_texts_were_drawn() -> None
         assert max(seen.values()) - min(seen.values()) <= 1
     large = [row for batch in batches for row in batch if labels[row] == 1]
     assert len(set(large)) == len(large)
+
+
+def test_an_epoch_of_two_labels_deals_every_text() -> None:
+    labels = [0, 1] * 500
+    batches = class_balanced(labels, 4, 32, seeded())
+    assert sorted(row for batch in batches for row in batch) == list(range(1000))
 
 
 def test_balanced_batches_are_those_of_the_generator() -> None:

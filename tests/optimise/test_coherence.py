@@ -97,6 +97,23 @@ def test_every_objective_that_gives_one_term_is_known_to() -> None:
             {"data__sampler": "balanced", "data__per_class": 9, "optimise__contrast_batch": 16},
             r"`optimise\.contrast_batch` should be at least twice `per_class`",
         ),
+        (
+            {
+                "data__sampler": "balanced",
+                "data__per_class": 40,
+                "optimise__contrast_batch": 256,
+                "optimise__strategy": "two-stage",
+            },
+            r"`stage2\.batch_size` should be at least twice `per_class`",
+        ),
+        (
+            {"exits__kind": "lsan", "optimise__strategy": "two-stage", "stage2__objective": "lacon"},
+            r"The objective lacon should have an exit that answers with its label embeddings: .* Found `lsan`",
+        ),
+        (
+            {"objective__name": "lacon", "exits__kind": "match", "exits__last": "leam"},
+            r"The objective lacon should have an exit that answers .* Found `leam`",
+        ),
     ],
 )
 def test_settings_that_cannot_go_together_are_refused(
@@ -131,10 +148,20 @@ def test_settings_that_can_go_together_are_not_refused(configure: Callable[..., 
 
 def test_heads_that_do_not_divide_the_width_are_refused(configure: Callable[..., Any]) -> None:
     config = configure(objective__name="lacon", objective__heads=6)
-    check_width(config, 384)
+    check_width(config, 384, 256)
     with pytest.raises(ConfigError, match=r"`objective\.heads` should divide .* \(256\)\. Found 6\."):
-        check_width(config, 256)
-    check_width(configure(objective__name="acl", objective__heads=6), 256)  # not its concern
+        check_width(config, 256, 384)
+    check_width(configure(objective__name="acl", objective__heads=6), 256, 256)  # not its concern
+    staged = {"optimise__strategy": "two-stage", "stage2__objective": "icl", "stage2__heads": 7}
+    with pytest.raises(ConfigError, match=r"`stage2\.heads` should divide .* \(64\)\. Found 7\."):
+        check_width(configure(**staged), 384, 64)
+
+
+def test_vectors_of_unlike_width_are_not_contrasted(configure: Callable[..., Any]) -> None:
+    staged = configure(optimise__strategy="two-stage", stage2__objective="acl-cl")
+    check_width(staged, 64, 64)
+    with pytest.raises(ConfigError, match=r"`exits\.last` should have .* acl-cl, .* Found 384 and 64\. Use acl"):
+        check_width(staged, 384, 64)
 
 
 def test_a_missing_extra_is_said_before_anything_is_written(

@@ -119,7 +119,8 @@ def steps(
             scene = replace(scene, counts=counts)
         if cached:
             batches = [tokens.batch(rows[start : start + MICRO]) for start in range(0, len(rows), MICRO)]
-            measured = CACHED[scope](scene, batches)
+            # As in the loop: what fits into one batch needs no cache, in this process and perhaps not in another.
+            measured = CACHED[scope](scene, batches) if len(batches) > 1 else SCOPES[scope](scene, batches[0])
         else:
             measured = SCOPES[scope](scene, tokens.batch(rows))
         found[name] = (measured, taken(model))

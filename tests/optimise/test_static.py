@@ -138,7 +138,7 @@ def test_a_method_learns_a_small_task(run: Run, method: str) -> None:
     # A backbone at random has no layers that could do without each other: it is left with nearly all of them.
     epochs = {"optimise__epochs": 8, "compress__drop": 0.1} if method == "layerdrop" else {"optimise__epochs": 5}
     _, result, _ = run(method, train=320, compress__epochs=3, **epochs)
-    assert result.score > 0.7  # three labels
+    assert result.score > 0.6  # three labels
 
 
 @pytest.mark.parametrize("method", ["heads", "distil", "tiny", "theseus"])

@@ -125,6 +125,19 @@ def test_the_clipping_is_that_of_torch(
             torch.testing.assert_close(parameter.grad.to_dense(), wanted[name], rtol=1e-10, atol=1e-14, msg=name)
 
 
+def test_exits_that_learn_apart_are_clipped_apart(
+    make_model: Callable[..., MultiExitModel], configure: Callable[..., Config]
+) -> None:
+    model = make_model(layers=3)
+    phase = plan("two-stage", model)[1]
+    update = Update(model, phase.trainable, configure(optimise__clip=1.0).optimise, phase.apart)
+    first, second = (model.exits[place].classifier.bias for place in (0, 1))
+    first.grad, second.grad = torch.tensor([0.3, 0.4, 0.0]), torch.tensor([30.0, 40.0, 0.0])
+    assert update._clip() == pytest.approx(math.hypot(0.5, 50.0))
+    torch.testing.assert_close(first.grad, torch.tensor([0.3, 0.4, 0.0]))  # what the other has is none of its business
+    torch.testing.assert_close(second.grad, torch.tensor([0.6, 0.8, 0.0]))
+
+
 def test_clip_zero_leaves_the_gradients_alone(
     make_model: Callable[..., MultiExitModel], configure: Callable[..., Config]
 ) -> None:

@@ -41,7 +41,7 @@ def _drawn(model: MultiExitModel, name: str) -> dict[str, Tensor] | None:
     draw = torch.Generator().manual_seed(0)
     if name == "learned":
         every = range(1, LAYERS + 1)
-        weights = {f"{d}.weight": torch.randn(model.representation_width + 3, generator=draw) for d in every}
+        weights = {f"{d}.weight": torch.randn(model.width(model.depth) + 3, generator=draw) for d in every}
         return weights | {f"{d}.bias": torch.zeros(()) for d in every}
     if name == "prior":
         shapes = {"weight": (32, LAYERS), "length": (LAYERS,), "bias": (LAYERS,)}

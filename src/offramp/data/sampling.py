@@ -18,7 +18,10 @@ from offramp.types import Label
 Integers = npt.NDArray[np.int64]
 
 POOL = 50
-"""Batches whose texts are sorted by length together."""
+"""Batches whose texts are sorted by length together, at most."""
+
+POOLS = 8
+"""Pools that an epoch has at least, where it has as many batches: in one pool the same texts would meet every epoch."""
 
 
 def length_buckets(
@@ -26,11 +29,12 @@ def length_buckets(
 ) -> list[list[int]]:
     """An epoch of batches whose texts have like lengths, every text once, the smaller last batch kept.
 
-    The shuffled texts are cut into pools of `pool * batch_size`; each pool is sorted by length and cut into
-    batches; the batches are shuffled. A smaller pool is more random, a larger one pads less.
+    The shuffled texts are cut into pools of at most `pool * batch_size`; each pool is sorted by length and cut into
+    batches; the batches are shuffled. A smaller pool is more random, a larger one pads less; of few texts it is small.
     """
     _check_size(batch_size)
     sizes = np.asarray(lengths, dtype=np.int64)
+    pool = max(1, min(pool, -(-len(sizes) // batch_size) // POOLS))
     order = _shuffled(np.arange(len(sizes)), generator)
     batches: list[list[int]] = []
     for start in range(0, len(order), pool * batch_size):
@@ -52,17 +56,22 @@ def class_balanced(
 
     Classes come in shuffled rounds, so that at any moment no two differ by more than one appearance; texts of a class
     come in shuffled rounds too, so that a small class starts again while a large one goes on. A text stands twice
-    in a batch only when its class has fewer than `per_class` texts. An epoch is ceil(texts / batch_size) batches;
-    with few classes a batch holds fewer than `batch_size` texts.
+    in a batch only when its class has fewer than `per_class` texts. An epoch deals as many texts as there are; with few
+    classes a batch holds fewer than `batch_size` texts, and an epoch has more batches.
     """
     check_balanced(per_class, batch_size)
     groups = [_Deck(rows.tolist(), generator) for rows in _rows_by_class(labels)]
     classes = _Deck(range(len(groups)), generator)
-    together = min(len(groups), batch_size // per_class)
+    dealt = balanced_size(labels, per_class, batch_size)
     return [
-        [row for group in classes.take(together) for row in groups[group].take(per_class)]
-        for _ in range(-(-len(labels) // batch_size))
+        [row for group in classes.take(dealt // per_class) for row in groups[group].take(per_class)]
+        for _ in range(-(-len(labels) // dealt))
     ]
+
+
+def balanced_size(labels: Sequence[Label] | Integers, per_class: int, batch_size: int) -> int:
+    """How many texts a class-balanced batch holds."""
+    return per_class * min(len(set(labels)), batch_size // per_class)
 
 
 def check_balanced(per_class: int, batch_size: int, field: str = "batch_size") -> None:

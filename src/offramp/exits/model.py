@@ -151,10 +151,9 @@ class MultiExitModel(PreTrainedModel):
         """How many layers, and so exits, there are."""
         return self.encoder.depth
 
-    @property
-    def representation_width(self) -> int:
-        """How wide the exits' representations and label embeddings are."""
-        return int(cast(Exit, self.exits[-1]).label_parameter.shape[1])
+    def width(self, depth: int) -> int:
+        """How wide the representations and label embeddings of the exit at this depth are."""
+        return int(cast(Exit, self.exits[depth - 1]).label_parameter.shape[1])
 
     def walk(
         self, batch: Batch, last: int | None = None, change: Callable[[States], States] | None = None

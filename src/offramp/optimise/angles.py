@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
+from itertools import chain, islice
 from typing import Any
 
 import torch
@@ -64,7 +65,7 @@ def measure(
     seed: int = 0,
     views: Views | None = None,
 ) -> list[float]:
-    """The angle in degrees on each batch of an epoch, at most `most` batches; NaN where a gradient is zero.
+    """The angle in degrees on each of `most` batches, of as many epochs as that takes; NaN where a gradient is zero.
 
     `objective` has a main and an auxiliary term; `views` is for one that contrasts views. The model is left as it was
     found, without gradients and ready to answer.
@@ -77,7 +78,8 @@ def measure(
         torch.manual_seed(seed)
         model.train()
         try:
-            for rows in length_buckets(tokens.lengths, batch_size, draw)[:most]:
+            epochs = iter(lambda: length_buckets(tokens.lengths, batch_size, draw), [])
+            for rows in islice(chain.from_iterable(epochs), most):
                 angle = exact(scene, tokens.batch(rows).to(device)).angle
                 found.append(math.nan if angle is None else angle.degrees)
                 model.zero_grad(set_to_none=True)

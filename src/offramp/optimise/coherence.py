@@ -27,11 +27,24 @@ BY_WORD = ("linear", "mha", "residual")
 """Exits that can read each word of a text."""
 
 
-def check_width(config: Config, width: int) -> None:
-    """Refuse heads that do not divide the width of the exits' representations."""
-    heads = config.objective.heads
-    if config.objective.name in ("icl", "lacon") and width % heads:
-        raise ConfigError(f"`objective.heads` should divide the representation's width ({width}). Found {heads}.")
+STAGED = ("two-stage", "grow")
+"""Strategies with a second stage."""
+
+
+def check_width(config: Config, last: int, below: int) -> None:
+    """Refuse what the widths of the last exit's representation and of those below it do not allow."""
+    staged = config.optimise.strategy in STAGED
+    asked = [("objective", config.objective.name, config.objective.heads, last)]
+    if staged:
+        asked.append(("stage2", config.stage2.objective, config.stage2.heads, below))
+    for stage, name, heads, width in asked:
+        if name in ("icl", "lacon") and width % heads:
+            raise ConfigError(f"`{stage}.heads` should divide the representation's width ({width}). Found {heads}.")
+    if staged and config.stage2.objective == "acl-cl" and last != below:
+        raise ConfigError(
+            "`exits.last` should have representations as wide as those of the exits below for `stage2.objective` "
+            f"acl-cl, which contrasts the two. Found {last} and {below}. Use acl, with `stage2.soft`."
+        )
 
 
 def check(config: Config) -> None:
@@ -53,11 +66,15 @@ def check(config: Config) -> None:
         raise ConfigError(
             f"`stage2.scope` should be none with the objective {config.stage2.objective}, which has one term only."
         )
-    if name in BY_NEARNESS and config.exits.kind in ("leam", "lsan"):
-        raise ConfigError(
-            f"The objective {name} should have an exit that answers with its label embeddings: match, fusion, mha, "
-            f"residual or linear. Found `{config.exits.kind}`, whose classifier would not be trained."
-        )
+    below, staged = config.exits.kind, settings.strategy in STAGED
+    last = below if config.exits.last == "same" else config.exits.last
+    trained = [(name, last)] + [(config.stage2.objective if staged else name, below)] * (settings.strategy != "single")
+    for asked, kind in trained:
+        if asked in BY_NEARNESS and kind in ("leam", "lsan"):
+            raise ConfigError(
+                f"The objective {asked} should have an exit that answers with its label embeddings: match, fusion, "
+                f"mha, residual or linear. Found `{kind}`, whose classifier would not be trained."
+            )
     weighted = config.objective.class_weights
     if weighted != "none" and "class_weights" not in OBJECTIVES[name].hyper:
         raise ConfigError(
@@ -90,6 +107,8 @@ def check(config: Config) -> None:
         if settings.contrast_batch:
             size, field = settings.contrast_batch, "optimise.contrast_batch"
         check_balanced(config.data.per_class, size, field)
+        if staged:
+            check_balanced(config.data.per_class, config.stage2.batch_size, "stage2.batch_size")
 
 
 def _check_labels(config: Config) -> None:

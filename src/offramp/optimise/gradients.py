@@ -79,8 +79,12 @@ def exact(scene: Scene, batch: Batch) -> Measured:
     if loss.auxiliary is None:
         return _backward(scene, loss)
     learning = scene.phase.trainable
-    main = scene.shared(torch.autograd.grad(loss.main, learning, retain_graph=True, allow_unused=True))
-    auxiliary = scene.shared(torch.autograd.grad(loss.auxiliary, learning, allow_unused=True))
+    found = [
+        torch.autograd.grad(loss.main, learning, retain_graph=True, allow_unused=True),
+        torch.autograd.grad(loss.auxiliary, learning, allow_unused=True),
+    ]
+    # First both, then what processes tell each other: another may go through the gradient cache, which does the same.
+    main, auxiliary = (scene.shared(gradients) for gradients in found)
     combined, angle = align(main, auxiliary, loss.main_weight, loss.auxiliary_weight, scene.rule, scene.phase.groups)
     accumulate(learning, combined, scene.share)
     return replace(measured(loss, angle), shared=True)

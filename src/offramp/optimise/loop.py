@@ -22,7 +22,7 @@ from accelerate.state import AcceleratorState
 from torch import Tensor
 
 from offramp.config import Config, OptimiseConfig, changes_from
-from offramp.data.sampling import POOL, class_balanced, length_buckets, sorted_batches
+from offramp.data.sampling import POOL, balanced_size, class_balanced, length_buckets, sorted_batches
 from offramp.data.tokens import Tokens
 from offramp.data.views import Views
 from offramp.errors import NotFinite, TrainingError
@@ -163,7 +163,7 @@ class Loop:
         learning = {id(p) for p in phase.trainable}
         for parameter in self.model.parameters():
             parameter.requires_grad_(id(parameter) in learning)
-        update = Update(self.model, phase.trainable, settings)
+        update = Update(self.model, phase.trainable, settings, phase.apart)
         epoch_state = self.shuffler.get_state()
         if restored:
             epoch_state = self._restore(restored, update)
@@ -214,16 +214,16 @@ class Loop:
         if not phase.frozen:
             return self.config.optimise
         second = self.config.stage2
-        per_epoch = math.ceil(len(self.train) / second.batch_size)
-        return replace(
+        settings = replace(
             self.config.optimise,
-            epochs=max(second.epochs, math.ceil(second.least_updates / per_epoch)),
             batch_size=second.batch_size,
             lr_exit=second.lr,
             accumulation=1,
             updates_per_epoch=0,
             contrast_batch=0,
         )
+        enough = math.ceil(second.least_updates / self._batch_count(settings))
+        return replace(settings, epochs=max(second.epochs, enough))
 
     def _scene(self, phase: Phase) -> Scene:
         objective = self.objective if not phase.frozen or self.second is None else self.second
@@ -303,7 +303,10 @@ class Loop:
 
     def _batch_count(self, settings: OptimiseConfig) -> int:
         """Batches of an epoch."""
-        return math.ceil(len(self.train) / _together(settings))
+        data, size = self.config.data, _together(settings)
+        if data.sampler == "balanced":
+            size = balanced_size(self.train.labels_or_raise(), data.per_class, size)
+        return math.ceil(len(self.train) / size)
 
     def _accumulation(self, settings: OptimiseConfig) -> int:
         """Batches whose gradients make one update."""
@@ -439,7 +442,7 @@ class Loop:
         self.best = {**base, **checkpoint.part("best/")}
         for index, parameter in enumerate(update.parameters):
             update.optimizer.state[parameter] = {
-                name: t if name == "step" else t.to(parameter.device)
+                name: t.to(parameter.device)  # the count of steps too, since the optimizer is a fused one
                 for name, t in checkpoint.part(f"optimizer/{index}/").items()
             }
         tensors = checkpoint.tensors

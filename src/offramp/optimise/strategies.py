@@ -32,6 +32,11 @@ class Phase:
     before: Callable[[float], None] | None = None  # told before each update which share of the updates is done
     newest: bool = False  # the last epoch's weights are kept, whatever its score
 
+    @property
+    def apart(self) -> tuple[str, ...]:
+        """Of each trainable parameter, the part that learns as if it were alone; empty where all learn together."""
+        return self.groups if self.frozen else ()
+
     def turn(self, epoch: int, step: int) -> Phase:
         """The phase with the exits that are in play at this epoch and update, both counted from 0."""
         if not self.turns:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -25,8 +26,13 @@ def rate(update: int, updates: int, warmup: float) -> float:
 class Update:
     """Turns gradients into parameters."""
 
-    def __init__(self, model: MultiExitModel, trainable: Iterable[Tensor], config: OptimiseConfig) -> None:
-        chosen = {id(parameter) for parameter in trainable}
+    def __init__(
+        self, model: MultiExitModel, trainable: Iterable[Tensor], config: OptimiseConfig, apart: Sequence[str] = ()
+    ) -> None:
+        """`apart` names, for each trainable parameter, the part whose gradients are clipped by their own norm."""
+        listed = list(trainable)
+        chosen = {id(parameter) for parameter in listed}
+        self.part_of = dict(zip(map(id, listed), apart, strict=True)) if apart else {}
         self.config = config
         self.parameters: list[nn.Parameter] = []
         groups: list[dict[str, object]] = []
@@ -81,10 +87,17 @@ class Update:
             self.rows.close()
 
     def _clip(self) -> float:
-        gradients = [p.grad for p in self.parameters if p.grad is not None and not p.grad.is_sparse]
+        """Shorten the gradients, those of each part that learns apart by themselves; the norm of all."""
+        parts: dict[str, list[Tensor]] = defaultdict(list)
+        for p in self.parameters:
+            if p.grad is not None and not p.grad.is_sparse:
+                parts[self.part_of.get(id(p), "")].append(p.grad)
         if self.rows is not None and (values := self.rows.values()) is not None:
-            gradients.append(values)
-        norm = float(torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients))))
-        if self.config.clip and norm > self.config.clip:
-            torch._foreach_mul_(gradients, self.config.clip / (norm + 1e-6))
-        return norm
+            parts[""].append(values)
+        norms = []
+        for gradients in parts.values():
+            norm = float(torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients))))
+            if self.config.clip and norm > self.config.clip:
+                torch._foreach_mul_(gradients, self.config.clip / (norm + 1e-6))
+            norms.append(norm)
+        return math.hypot(*norms)
