@@ -10,6 +10,7 @@ import torch
 from offramp.config import Config
 from offramp.data.labels import Labels
 from offramp.data.sampling import stratified_sample
+from offramp.data.seen import digests, unseen
 from offramp.data.sources import Table
 from offramp.data.tasks import load_task, task
 from offramp.optimise.run_folder import fingerprint
@@ -50,16 +51,17 @@ def texts_of(name: str, data: str, config: Config, test_cap: int = 0, validation
     At most so many texts are scored, and of a validation file choose the epoch: the same ones for every run. Where the
     protocol divides the validation file, it is divided here, and training is given the part that chooses the epoch.
     """
-    train = _split(name, "train", data)
-    if config.protocol.split != "scl":
-        test = scored(_split(name, task(name).test, data), train, config)
-        return Texts(config, train, None, _capped(test, test_cap))
-    whole = _split(name, "validation", data)
+    train, plain = _split(name, "train", data), config.protocol.split != "scl"
+    whole = _split(name, task(name).test if plain else "validation", data)
+    # A text is learnt from once, and not at all where it is scored or chooses the epoch; most data sets repeat a few.
+    train = train.keep(unseen(digests(whole.examples), train.examples)[0])
+    if plain:
+        return Texts(config, train, None, _capped(scored(whole, train, config), test_cap))
     # Of who is held out; noise is for the texts to learn from, and may take long.
     calm = replace(config.protocol, label_noise=0.0, word_dropout=0.0, word_swap=0.0, back_translation="")
     held = replace(whole, examples=divide(train, whole, replace(config, protocol=calm))[2], numbers=())
-    plain = replace(config, protocol=replace(config.protocol, split="none"))
-    return Texts(plain, train, _capped(held, validation_cap), _capped(scored(whole, train, config), test_cap))
+    undivided = replace(config, protocol=replace(config.protocol, split="none"))
+    return Texts(undivided, train, _capped(held, validation_cap), _capped(scored(whole, train, config), test_cap))
 
 
 def _capped(table: Table, most: int) -> Table:

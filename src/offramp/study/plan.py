@@ -11,7 +11,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache, cached_property
 from typing import Any
 
@@ -20,7 +20,7 @@ from offramp.data.tasks import TASKS
 from offramp.errors import ConfigError
 from offramp.study.kinds import Probe, Scale, Study, Value, Variant
 
-FORMAT = 1  # of what a result holds; another one makes every run new
+FORMAT = 2  # of what a result holds, or of how training goes from the same settings; another makes every run new
 
 
 @dataclass(frozen=True)
@@ -133,10 +133,15 @@ def _run(study: Study, scale: Scale, variant: Variant, task: str, value: Value |
         value=value,
         test_cap=scale.test_cap,
         validation_cap=scale.validation_cap,
-        probe=(variant.probe or study.probe) if study.view == "angles" else None,
+        probe=_probe(study, scale, variant) if study.view == "angles" else None,
         map=study.exit_of(variant.name) if study.view == "map" else None,
         before=before,
     )
+
+
+def _probe(study: Study, scale: Scale, variant: Variant) -> Probe:
+    found = variant.probe or study.probe
+    return replace(found, batches=scale.probe_batches) if scale.probe_batches else found
 
 
 def _resolved(

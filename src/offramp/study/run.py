@@ -56,7 +56,7 @@ def perform(run: Run, work: Path) -> dict[str, Any]:
         "config": to_mapping(run.config),
         "metrics": {**seen.metrics(), **seen.by_label(texts), **texts.sizes()},
         "validation": {"score": result.score, "epoch": result.best_epoch, "epochs": result.epochs},
-        "geometry": asdict(geometry(seen.outputs[seen.depth].representation.numpy(), seen.truth)),
+        "geometry": asdict(geometry(seen.outputs[_depth(seen, run)].representation.numpy(), seen.truth)),
         "cost": _cost(classifier, seen.tokens),
         "data": texts.hashes(),
         "weights": json.loads((work / "model" / MANIFEST).read_text("utf-8"))["files"]["model.safetensors"],
@@ -155,14 +155,21 @@ def _contrasting(config: Config, wanted: str) -> Config:
 
 def _map(seen: _Seen, run: Run) -> dict[str, Any]:
     """Where the texts and the label embeddings lie, seen by the exit that the study names."""
-    places: dict[str | int | None, int] = {"last": seen.depth, "half": max(1, seen.depth // 2)}
-    wanted = places.get(run.map, run.map)
-    depth = wanted if isinstance(wanted, int) and wanted in seen.trained else chosen_depth(seen.trained)
+    depth = _depth(seen, run)
     output = seen.outputs[depth]
     anchors = output.label_embeddings[seen.order].numpy()  # (C, D)
     found = lay_out(depth, output.representation.numpy(), anchors, seen.truth, seen.names, run.seed)
     flat = {"texts": found.texts, "anchors": found.anchors}
     return {**asdict(found), **{name: points.astype(float).round(3).tolist() for name, points in flat.items()}}
+
+
+def _depth(seen: _Seen, run: Run) -> int:
+    """The exit that is looked at: the one that the study names, or the last."""
+    if run.map is None:
+        return seen.depth
+    places: dict[str | int | None, int] = {"last": seen.depth, "half": max(1, seen.depth // 2)}
+    wanted = places.get(run.map, run.map)
+    return wanted if isinstance(wanted, int) and wanted in seen.trained else chosen_depth(seen.trained)
 
 
 def _cost(classifier: Classifier, tokens: Tokens) -> dict[str, Any]:
