@@ -22,16 +22,16 @@ from torch.nn.utils.rnn import pad_sequence
 
 from benchmarks.record import Ratio
 from benchmarks.texts import tokens
-from offramp.config import Config, load_recipe, override
+from offramp.beginning import begin
+from offramp.config import load_recipe, override
+from offramp.data.labels import Labels
 from offramp.data.sampling import sorted_batches
 from offramp.data.tokens import Tokens
-from offramp.encoder.load import load_backbone
-from offramp.exits.model import MultiExitModel, build
-from offramp.objectives import objective
-from offramp.objectives.softened import Softened
+from offramp.exits.model import MultiExitModel
 from offramp.optimise.loop import Loop
 from offramp.optimise.state_cache import Frozen, Lesson
 from offramp.optimise.strategies import Phase, groups
+from offramp.preparation import first_objective, second_objective
 from offramp.types import ExitOutput, States
 
 TEXTS, HELD, TESTED, EPOCHS, SEEDS = 4452, 500, 500, 15, 3
@@ -115,9 +115,9 @@ def run() -> list[Ratio]:
     test = _part(data, TEXTS + HELD, TEXTS + HELD + TESTED)
     config = override(load_recipe("acl-multi-exit"), ["optimise.strategy=single", "optimise.epochs=1"])
     torch.manual_seed(0)
-    model = build(load_backbone("minilm-l6"), labels.names)
+    model, _ = begin(config, labels)
     clock = Clock()
-    Loop(model, _first(config), config, train, held, _accuracy, watch=clock).run()
+    Loop(model, first_objective(config, labels, []), config, train, held, _accuracy, watch=clock).run()
     stage1 = clock.seconds()
     below = tuple(range(1, model.depth))
     cached, together = _stage2(model, below, train, held, EPOCHS, cache=True)
@@ -168,13 +168,15 @@ def _stage2(
     config = override(load_recipe("acl-multi-exit"), settings)
     mine = copy.deepcopy(model)
     torch.manual_seed(seed)
-    fresh = build(load_backbone("minilm-l6"), model.config.labels)
+    labels = Labels(tuple(model.config.labels))
+    fresh, _ = begin(config, labels)
     for depth in range(1, model.depth):
         mine.exits[depth - 1].load_state_dict(fresh.exits[depth - 1].state_dict())
     trainable = [parameter for depth in depths for parameter in mine.exits[depth - 1].parameters()]
     phase = Phase("exits", depths, tuple(trainable), groups(mine, trainable), frozen=True)
     clock = Clock()
-    loop = Second(mine, _first(config), config, train, held, _accuracy, watch=clock, second=_second(config))
+    first, second = first_objective(config, labels, []), second_objective(config, labels, [])
+    loop = Second(mine, first, config, train, held, _accuracy, watch=clock, second=second)
     loop.known = known
     loop.shuffler.manual_seed(seed)
     loop._phase(phase, None, time.monotonic())
@@ -195,17 +197,6 @@ def _answers(model: MultiExitModel, test: Tokens, depths: Sequence[int]) -> Tens
         for depth, output in model.outputs(test.batch(rows), depths).items():
             found[depths.index(depth), torch.tensor(rows)] = output.logits.argmax(dim=1)
     return found
-
-
-def _first(config: Config) -> Any:
-    given = config.objective
-    return objective(given.name, temperature=given.temperature, weight=given.weight, reduction=given.reduction)
-
-
-def _second(config: Config) -> Any:
-    given = config.stage2
-    inner = objective(given.objective, temperature=given.temperature, weight=given.weight, reduction=given.reduction)
-    return Softened(inner, given.soft, given.soft_temperature) if given.soft else inner
 
 
 def _accuracy(truth: Sequence[int], found: Sequence[int]) -> float:

@@ -102,7 +102,7 @@ def test_the_classifier_stays_as_it_is_and_the_exits_below_learn(
 ) -> None:
     folder = made(id2label=NAMES)
     settings = {**QUICK, "stage2.epochs": 30, "stage2.lr": 1e-2, "stage2.soft": 0.0}  # its own answers are random
-    table = read(list(zip(*toy(120), strict=True)))
+    table = read(list(zip(*toy(240), strict=True)))
     result = Classifier("grow", str(folder), settings).fit_table(table, folder=tmp_path / "m")
     assert list(result.by_exit) == ["1", "2", "3"]
     assert result.score == result.by_exit["3"]
@@ -113,7 +113,7 @@ def test_the_classifier_stays_as_it_is_and_the_exits_below_learn(
     assert torch.equal(grown.exits[-1].pool.weight, theirs.bert.pooler.dense.weight)
     assert torch.equal(grown.exits[-1].classifier.weight, theirs.classifier.weight)
     taught = Classifier.load(tmp_path / "m", policy="fixed", depth=2)
-    assert taught.score(*toy(60, seed=9)) > 0.5  # three labels
+    assert taught.score(*toy(60, seed=9)) > 0.6
 
 
 def test_labels_may_be_the_numbers_of_the_classes(made: Callable[..., Path], toy: Toy) -> None:

@@ -84,8 +84,7 @@ def test_a_pipeline_lets_texts_leave_as_the_classifier_does(folder: Path, toy: T
 
 def test_a_pipeline_answers_under_the_certified_policy(folder: Path, toy: Toy, fresh: Toy, tmp_path: Path) -> None:
     classifier = Classifier.load(folder)
-    seen = set(toy(240)[0])
-    held = list({row[0]: row for row in zip(*toy(900, seed=11), strict=True) if row[0] not in seen}.values())
+    held = _held(toy)
     classifier.calibrate(_table(held), max_drop=0.1, policy="learned")  # a policy that has tensors of its own
     classifier.save(tmp_path / "certified")
     model = AutoModelForSequenceClassification.from_pretrained(tmp_path / "certified")
@@ -100,8 +99,7 @@ def test_a_pipeline_answers_under_the_certified_policy(folder: Path, toy: Toy, f
 
 def test_what_is_trained_on_forgets_the_policy_of_the_weights_it_had(folder: Path, toy: Toy, tmp_path: Path) -> None:
     classifier = Classifier.load(folder)
-    seen = set(toy(240)[0])
-    held = list({row[0]: row for row in zip(*toy(900, seed=11), strict=True) if row[0] not in seen}.values())
+    held = _held(toy)
     classifier.calibrate(_table(held), max_drop=0.1, policy="confidence")
     classifier.save(tmp_path / "certified")
     model = AutoModelForSequenceClassification.from_pretrained(tmp_path / "certified")
@@ -119,8 +117,7 @@ def test_what_is_trained_on_forgets_the_policy_of_the_weights_it_had(folder: Pat
 
 def test_a_certificate_of_another_model_is_void_here_too(folder: Path, toy: Toy, tmp_path: Path) -> None:
     classifier = Classifier.load(folder)
-    seen = set(toy(240)[0])
-    held = list({row[0]: row for row in zip(*toy(900, seed=11), strict=True) if row[0] not in seen}.values())
+    held = _held(toy)
     classifier.calibrate(_table(held), max_drop=0.1)
     classifier.save(tmp_path / "changed")
     with torch.no_grad():
@@ -243,6 +240,12 @@ def test_columns_of_a_data_set_are_texts_and_labels(fitted: Classifier, toy: Toy
     table = Dataset.from_dict({"text": texts, "label": labels})
     assert fitted.predict(table["text"]).tolist() == fitted.predict(texts).tolist()
     assert fitted.score(table["text"], table["label"]) == fitted.score(texts, labels)
+
+
+def _held(toy: Toy) -> list[tuple[str, str]]:
+    """Texts to calibrate on, each once, and none that the model was trained on."""
+    seen = set(toy(240)[0])
+    return list({row[0]: row for row in zip(*toy(900, seed=11), strict=True) if row[0] not in seen}.values())
 
 
 def _table(rows: list[tuple[str, str]]) -> Any:

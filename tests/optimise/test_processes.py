@@ -132,12 +132,14 @@ def steps(
 def test_every_objective_has_the_losses_and_gradients_of_one_process(
     model: MultiExitModel, toy_tokens: Callable[..., Tokens], together: Any, scope: str, cached: bool
 ) -> None:
-    """Also where the texts do not divide evenly, and where a process has none."""
+    """Also where the texts do not divide evenly, where one process needs the cache alone, and where one has no text."""
     tokens = toy_tokens(TEXTS)
     count = 3 if scope == "exit" else 2
 
     def every() -> list[Found]:
-        return [steps(model, tokens, scope, cached, Rule(90.0), texts) for texts in (TEXTS, count - 1)]
+        return [
+            steps(model, tokens, scope, cached, Rule(90.0), texts) for texts in (TEXTS, count * MICRO + 1, count - 1)
+        ]
 
     wanted = every()
     for found in together(every, count):

@@ -139,4 +139,4 @@ def test_a_place_where_one_is_missing_is_no_pair_and_all_are_corrected_together(
     found = against(baseline, methods)
     assert found["up"].pairs == 9
     assert found["up"].corrected == found["up"].p  # the other has no p-value to be corrected with
-    assert found["gone"] == Comparison(found["gone"].difference, 0, 0, None, 0)
+    assert found["gone"] == Comparison(found["gone"].difference, 0, 0, None, 0, least_pairs())

@@ -20,7 +20,7 @@ Integers = npt.NDArray[np.int64]
 POOL = 50
 """Batches whose texts are sorted by length together, at most."""
 
-POOLS = 8
+POOLS = 4
 """Pools that an epoch has at least, where it has as many batches: in one pool the same texts would meet every epoch."""
 
 

@@ -48,8 +48,8 @@ class Comparison:
     unequal: int  # pairs with a difference, which are all that the test looks at
     p: float | None  # None: too few of them for any result
     side: int  # where they lie by their ranks, as the test has it: 1 above, -1 below; one large pair may turn the mean
+    needed: int  # pairs with a difference that could fall below `LEVEL` beside what else was tested
     corrected: float | None = None  # p after Holm's correction
-    needed: int = 6  # pairs with a difference that could fall below `LEVEL` beside what else was tested
 
     @property
     def enough(self) -> bool:
@@ -97,8 +97,9 @@ def compare(method: Sequence[float], baseline: Sequence[float]) -> Comparison:
     average = mean(differences) if differences else math.nan
     ranked = sum(math.copysign(rank, own) for rank, own in zip(rankdata(np.abs(unequal)), unequal, strict=True))
     side = (ranked > 0) - (ranked < 0)
-    chance = float(wilcoxon(unequal).pvalue) if len(unequal) >= least_pairs() else None
-    return Comparison(average, len(differences), len(unequal), chance, side)
+    needed = least_pairs()
+    chance = float(wilcoxon(unequal).pvalue) if len(unequal) >= needed else None
+    return Comparison(average, len(differences), len(unequal), chance, side, needed)
 
 
 def holm(chances: Mapping[str, float]) -> dict[str, float]:
