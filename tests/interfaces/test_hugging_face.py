@@ -193,7 +193,7 @@ def test_the_loss_is_that_of_the_strategy_joint(backbone_folder: Path) -> None:
     model, _ = model_to_train(("a", "b"), "acl", str(backbone_folder), {**settings, "optimise.depth_weights": "depth"})
     model.eval()
     ids, labels = torch.tensor([[2, 7, 8, 3], [2, 9, 6, 3], [2, 5, 5, 3]]), torch.tensor([0, 1, 1])
-    how = {"temperature": model._lesson[0].temperature, "label_smoothing": model._lesson[0].label_smoothing}
+    how = {name: getattr(model._lesson[0], name) for name in ("temperature", "reduction", "label_smoothing")}
     acl = objective("acl", weight=0.3, **how)
     outputs = model.outputs(model.batch(ids))
     wanted = sum(depth / 2.5 * acl(outputs[depth], labels).total for depth in outputs)
