@@ -35,7 +35,13 @@ class Ratio:
     def line(self) -> str:
         sign = ">=" if self.at_least else "<="
         spread = f"{min(self.rounds):.2f} to {max(self.rounds):.2f}"
-        return f"{'met ' if self.met else 'MISS'}  {self.value:.3f} {sign} {self.goal}  ({spread})  {self.what}"
+        return f"{'met ' if self.met else 'MISS'}  {digits(self.value)} {sign} {self.goal}  ({spread})  {self.what}"
+
+
+def digits(value: float) -> str:
+    """Three digits; a share that is nearly 1 has as many as it takes to tell it from 1."""
+    told = (f"{value:.{count}g}" for count in range(3, 18))
+    return next(text for text in told if text != "1" or value == 1)
 
 
 def write(name: str, ratios: list[Ratio]) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.__main__ import BENCHMARKS
+from benchmarks.record import digits
 
 RESULTS = Path(__file__).resolve().parents[1] / "results" / "benchmarks"
 HEAD = """# Benchmarks
@@ -18,8 +19,8 @@ Ratios against peers, measured in one run on one machine: times of another machi
 the median of its rounds, with the smallest and the largest. `python -m benchmarks NAME` measures one anew and writes
 the JSON in `results/benchmarks/` from which this page is rendered; `make bench` measures all, in hours.
 
-Where a model of the default recipe was measured (`stages`, `early-exit`, `guarantee`, `serving`, `streaming`,
-`cluster`), it had the `mha` exits that the recipe had before its [`residual`](exits/residual.md) ones."""
+`early-exit`, `guarantee`, `serving`, `streaming` and `cluster` were measured with the `mha` exits that the default
+recipe had before its [`residual`](exits/residual.md) ones; `stages` with those it has."""
 
 Row = Mapping[str, Any]
 
@@ -60,7 +61,7 @@ def _ratios(rows: list[Row]) -> str:
         spread = f" ({min(row['rounds']):.3g} to {max(row['rounds']):.3g})" if len(row["rounds"]) > 1 else ""
         goal = f"at {'least' if row['at_least'] else 'most'} {row['goal']:.3g}"
         lines.append(
-            f"| {row['what']} | {row['value']:.3g}{spread} | {goal} | {'met' if row['met'] else _missed(row)} |"
+            f"| {row['what']} | {digits(row['value'])}{spread} | {goal} | {'met' if row['met'] else _missed(row)} |"
         )
     return "\n".join(lines)
 

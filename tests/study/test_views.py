@@ -132,6 +132,13 @@ def test_layers_are_columns_and_a_model_of_one_exit_has_one_number(tmp_path: Pat
     assert cells(found) == {"CE": ["–", "–", "–", "60.0", "60.0"], "ACL": ["25.0", "35.0", "45.0", "55.0", "40.0"]}
 
 
+def test_where_every_depth_is_shown_their_mean_is_compared(tmp_path: Path) -> None:
+    found = shown(tmp_path, study={"view": "layers"}, ce=CE, acl={"recipe": "acl", "label": "ACL", "order": 2})
+    comparison = tables(found)[1]
+    assert comparison.head[0] == "mean over exits, against CE"
+    assert comparison.rows[0].cells[0].shown == "-20.00"  # the last exit is 5 points below, the mean 15 more
+
+
 def test_angles_and_maps_have_tables_of_their_own(tmp_path: Path) -> None:
     assert cells(shown(tmp_path / "a", study={"view": "angles"}))["CE"] == ["87.5", "25.0", "–", "–", "60.0"]
     assert cells(shown(tmp_path / "m", study={"view": "map"}))["CE"] == ["60.0", "75.0", "0.50", "-2.00", "3.00"]

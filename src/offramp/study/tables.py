@@ -100,14 +100,13 @@ def geometry_table(shown: Shown) -> Grid:
 
 def comparison_table(shown: Shown) -> Grid:
     """Every variant against the baseline."""
-    base = shown.study.variant(shown.study.baseline).label
     rows = []
     for name, each in shown.comparisons.items():
         found = NOTHING if not each.pairs else each.words()
         difference = NOTHING if not each.pairs else f"{each.difference:+.2f}"
         cells = (Cell(difference), Cell(str(each.pairs)), Cell(found))
         rows.append(Row(shown.study.variant(name).label, cells, _mark(shown, name)))
-    head = (f"against {base}", "points", "pairs", "paired Wilcoxon, Holm")
+    head = (shown.versus(), "points", "pairs", "paired Wilcoxon, Holm")
     return Grid("", head, tuple(rows), ("▲ significantly above, ▼ below; pairs share task, value and seed.",))
 
 

@@ -94,7 +94,10 @@ class Shown:
 
     @cached_property
     def comparisons(self) -> dict[str, Comparison]:
-        """Every variant against the baseline, paired over tasks, values and seeds, corrected for their number."""
+        """Every variant against the baseline, paired over tasks, values and seeds, corrected for their number.
+
+        Where every depth is shown, their mean is compared.
+        """
         base = self.study.baseline
         if not base or base not in {variant.name for variant in self.variants}:
             return {}
@@ -104,7 +107,14 @@ class Shown:
         return against([scores[base][pair] for pair in pairs], others)
 
     def _scores(self, variant: str) -> dict[tuple[str, Value | None, int], float | None]:
-        return {(each.run.task, each.run.value, each.run.seed): self.score(each) for each in self.of_variant(variant)}
+        exit = "mean" if self.study.view == "layers" else ""
+        own = self.of_variant(variant)
+        return {(each.run.task, each.run.value, each.run.seed): self.score(each, exit=exit) for each in own}
+
+    def versus(self) -> str:
+        """With whom, and in what, the variants are compared."""
+        what = "mean over exits, " if self.study.view == "layers" else ""
+        return f"{what}against {self.study.variant(self.study.baseline).label}"
 
     def state(self) -> str:
         """How much of the study is there."""
