@@ -124,6 +124,7 @@ CHANGES: dict[str, dict[str, Any]] = {
     "the backbone": {"smoke": {"backbone": "minilm-l6"}},
     "how many are scored": {"smoke": {"test_cap": 10}},
     "how many validate": {"smoke": {"validation_cap": 10}},
+    "that training texts are scored": {"smoke": {"held_out": 10}},
     "the metric": {"study": {"metric": "mcc"}},
     "what is recorded": {"study": {"view": "angles"}},
     "the probe": {"study": {"view": "angles", "probe": {"objective": "acl"}}},

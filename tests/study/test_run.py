@@ -17,7 +17,7 @@ from offramp.data.tasks import TASKS
 from offramp.errors import ConfigError, DataError, TrainingError
 from offramp.study import run as study_run
 from offramp.study import runner as study
-from offramp.study.data import Texts
+from offramp.study.data import Texts, texts_of
 from offramp.study.drawn import drawn_table
 from offramp.study.kinds import Study
 from offramp.study.results import WORK
@@ -191,6 +191,28 @@ def test_scored_and_validating_texts_are_apart_under_scls_split(tmp_path: Path) 
     assert [record["metrics"][name] for name in ("n_train", "n_validation", "n_test")] == [24, 6, 10]
     assert record["config"]["protocol"]["split"] == "scl"
     assert len(set(record["data"].values())) == 3
+
+
+def test_training_texts_that_are_scored_are_not_learnt_from_and_the_test_is_left_alone(tmp_path: Path) -> None:
+    smoke = {"set": {**QUICK, "data.cap": 0}, "held_out": 20}
+    made = make(tmp_path, smoke=smoke, ce=CE)
+    record = json.loads(made.file("ce--sst2--s0").read_text("utf-8"))
+    config = study.plan(made.study, "smoke")[0].config
+    texts = texts_of("sst2", "drawn", config, held_out=20)
+    asked = {text.text for text in texts.test.examples}
+    assert (len(asked), record["metrics"]["n_test"]) == (20, 20)
+    assert record["data"]["test"] == texts.hashes()["test"]
+    assert not asked & {text.text for text in texts.train.examples}
+    whole = texts_of("sst2", "drawn", config)
+    assert asked | {text.text for text in texts.train.examples} == {text.text for text in whole.train.examples}
+    assert not asked & {text.text for text in whole.test.examples}
+
+
+def test_holding_out_every_training_text_or_under_scls_split_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="should leave texts to learn from"):
+        make(tmp_path, smoke={"held_out": 10_000}, ce=CE)
+    with pytest.raises(ConfigError, match="`held_out` should not stand with"):
+        texts_of("sst2", "drawn", from_mapping({"recipe": "x", "protocol": {"split": "scl"}}), held_out=10)
 
 
 def test_an_angle_study_records_the_angles_after_training_and_those_met_in_training(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from offramp.data.sampling import stratified_sample
 from offramp.data.seen import digests, unseen
 from offramp.data.sources import Table
 from offramp.data.tasks import load_task, task
+from offramp.errors import ConfigError, DataError
 from offramp.optimise.run_folder import fingerprint
 from offramp.preparation import divide, scored
 from offramp.study.drawn import drawn_table
@@ -45,16 +46,22 @@ class Texts:
         return {name: fingerprint(examples) for name, examples in parts.items()}
 
 
-def texts_of(name: str, data: str, config: Config, test_cap: int = 0, validation_cap: int = 0) -> Texts:
+def texts_of(
+    name: str, data: str, config: Config, test_cap: int = 0, validation_cap: int = 0, held_out: int = 0
+) -> Texts:
     """The texts of a task, real or drawn, and the configuration that trains on them.
 
     At most so many texts are scored, and of a validation file choose the epoch: the same ones for every run. Where the
     protocol divides the validation file, it is divided here, and training is given the part that chooses the epoch.
+    Where `held_out` is a number, so many texts of the training file are scored, the same ones for every run, in the
+    place of the test file's: what is chosen by such scores has not seen the test.
     """
     train, plain = _split(name, "train", data), config.protocol.split != "scl"
     whole = _split(name, task(name).test if plain else "validation", data)
     # A text is learnt from once, and not at all where it is scored or chooses the epoch; most data sets repeat a few.
     train = train.keep(unseen(digests(whole.examples), train.examples)[0])
+    if held_out:
+        return _held_out(train, config, held_out)
     if plain:
         return Texts(config, train, None, _capped(scored(whole, train, config), test_cap))
     # Of who is held out; noise is for the texts to learn from, and may take long.
@@ -62,6 +69,17 @@ def texts_of(name: str, data: str, config: Config, test_cap: int = 0, validation
     held = replace(whole, examples=divide(train, whole, replace(config, protocol=calm))[2], numbers=())
     undivided = replace(config, protocol=replace(config.protocol, split="none"))
     return Texts(undivided, train, _capped(held, validation_cap), _capped(scored(whole, train, config), test_cap))
+
+
+def _held_out(train: Table, config: Config, count: int) -> Texts:
+    """So many of the training texts to be scored, the others to learn from."""
+    if config.protocol.split == "scl":
+        raise ConfigError("`held_out` should not stand with `protocol.split = scl`, which scores validation texts.")
+    if count >= len(train.examples):
+        raise DataError(f"`held_out` should leave texts to learn from. Found {count} of {len(train.examples)}.")
+    test = _capped(train, count)
+    learn = train.keep(unseen(digests(test.examples), train.examples)[0])
+    return Texts(config, learn, None, scored(test, learn, config))
 
 
 def _capped(table: Table, most: int) -> Table:

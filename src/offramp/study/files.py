@@ -131,6 +131,7 @@ def _scale(name: str, reader: Reader) -> Scale:
         data=reader.choice("data", DATA, "real"),
         test_cap=reader.whole("test_cap", 0),
         validation_cap=reader.whole("validation_cap", 0),
+        held_out=reader.whole("held_out", 0),
         probe_batches=reader.whole("probe_batches", 0),
     )
 

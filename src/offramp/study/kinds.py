@@ -128,6 +128,7 @@ class Scale:
     data: str = "real"
     test_cap: int = 0  # texts that are scored at most; 0: all
     validation_cap: int = 0  # texts of a validation file that choose the epoch at most; 0: all
+    held_out: int = 0  # texts of the training file that are scored in the place of the test file's; 0: none
     probe_batches: int = 0  # batches whose angles are measured; 0: as many as the probe says
 
 

@@ -52,6 +52,7 @@ class Run:
     value: Value | None = None
     test_cap: int = 0
     validation_cap: int = 0
+    held_out: int = 0
     probe: Probe | None = None  # the angles that are measured after training
     map: str | int | None = None  # the exit whose map is recorded: last, half, mean (the middle one) or a depth
     before: Prior | None = None
@@ -79,7 +80,7 @@ class Run:
                 "task": self.task,
                 "data": self.data,
                 "metric": self.metric,
-                "caps": [self.test_cap, self.validation_cap],
+                "caps": [self.test_cap, self.validation_cap, *([self.held_out] if self.held_out else [])],
                 "probe": None if self.probe is None else asdict(self.probe),
                 "map": self.map,
                 "before": None if self.before is None else self.before.key,
@@ -133,6 +134,7 @@ def _run(study: Study, scale: Scale, variant: Variant, task: str, value: Value |
         value=value,
         test_cap=scale.test_cap,
         validation_cap=scale.validation_cap,
+        held_out=scale.held_out,
         probe=_probe(study, scale, variant) if study.view == "angles" else None,
         map=study.exit_of(variant.name) if study.view == "map" else None,
         before=before,
