@@ -52,6 +52,20 @@ NAMED = {
 }
 
 
+def test_a_line_far_below_leaves_the_height_to_the_others_and_its_depth_is_told() -> None:
+    high = {"ACL": LINE, "2ST": [Point(point.x, point.y - 1.0) for point in LINE]}
+    far = {"linear": [Point(1, 20.0), Point(6, 56.0)]}
+
+    def ticks(drawn: Picture) -> set[float]:
+        return {float(word) for word in words(drawn) if word.replace(".", "").isdigit() and float(word) > 6}
+
+    cut = curves("a", [Panel("rte", {**high, **far})], "depth", "score")
+    assert "linear goes down to 20" in words(cut)
+    assert min(ticks(cut)) > 45.0  # of the axis: what it goes down to is not on it
+    whole = curves("a", [Panel("rte", {**high, "near": [Point(1, 48.0), Point(6, 56.0)]})], "depth", "score")
+    assert not any("goes down to" in word for word in words(whole))
+
+
 @pytest.mark.parametrize("name", PICTURES)
 def test_a_figure_names_all_that_it_draws(name: str) -> None:
     assert set(words(PICTURES[name]())) >= NAMED[name]

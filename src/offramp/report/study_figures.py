@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 COLOURS = (BLUE, ORANGE, GREEN, "#b5527a", "#7a6fc0", "#8a7a2b", "#4b9fd5", "#c25b4e", "#5f8f3f", "#a07cc5")
 MARKERS = "osD^vPX<>*"
 ACROSS = 3  # panels beside each other
+SQUEEZED = 1 / 3
+"""Where one line leaves the others less than this share of a panel's height, it may run out of the panel."""
 
 
 @dataclass(frozen=True)
@@ -144,6 +146,8 @@ def _panel(axes: Axes, panel: Panel, styles: Mapping[str, tuple[str, str]], xlab
     axes.set_xlabel(xlabel)
     axes.grid(axis="y")
     axes.margins(y=0.12)
+    if joined and (sunk := _sunk(panel)) is not None:
+        _leave_below(axes, sunk, panel, styles[sunk][0])
     if panel.ticks:
         axes.set_xticks(range(len(panel.ticks)), [plain(tick, 18) for tick in panel.ticks])
         if len(panel.ticks) > 4:
@@ -152,6 +156,29 @@ def _panel(axes: Axes, panel: Panel, styles: Mapping[str, tuple[str, str]], xlab
         marks.whole_ticks(axes, int(max(places)))
     elif places and 0 < 20 * min(places) <= max(places):
         axes.set_xscale("log")
+
+
+def _sunk(panel: Panel) -> str | None:
+    """The line so far below the others that what tells those apart could not be seen beside it."""
+    everything = {**panel.lines, **{label: [point] for label, point in panel.dots.items()}}
+    if len(everything) < 3 or panel.paper:
+        return None
+    lowest = min(panel.lines, key=lambda label: min(point.y for point in panel.lines[label]))
+    others = [point.y for label, points in everything.items() if label != lowest for point in points]
+    deep = min(point.y for point in panel.lines[lowest])
+    return lowest if max(others) - min(others) < SQUEEZED * (max(others) - deep) else None
+
+
+def _leave_below(axes: Axes, sunk: str, panel: Panel, colour: str) -> None:
+    """Give the height to the other lines, and say how far down this one goes."""
+    rest = [*(points for label, points in panel.lines.items() if label != sunk), [*panel.dots.values()]]
+    ends = [point.y + side * point.deviation for points in rest for point in points for side in (-1, 1)]
+    room = 0.12 * (max(ends) - min(ends) or 1.0)
+    # Room for the words below the lowest of the others.
+    axes.set_ylim(min(ends) - 3 * room, max(max(ends), *(point.y for point in panel.lines[sunk])) + room)
+    deep = min(point.y for point in panel.lines[sunk])
+    told = f"{plain(sunk, 30)} goes down to {deep:.0f}"
+    axes.text(0.02, 0.03, told, transform=axes.transAxes, color=colour, fontsize=7.5)
 
 
 def _handle(colour: str, marker: str, label: str, joined: bool, hollow: bool = False) -> Any:
