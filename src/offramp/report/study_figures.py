@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 COLOURS = (BLUE, ORANGE, GREEN, "#b5527a", "#7a6fc0", "#8a7a2b", "#4b9fd5", "#c25b4e", "#5f8f3f", "#a07cc5")
 MARKERS = "osD^vPX<>*"
 ACROSS = 3  # panels beside each other
+BIN = 3  # degrees in a bar; 90 is an edge
 SQUEEZED = 1 / 3
 """Where one line leaves the others less than this share of a panel's height, it may run out of the panel."""
 
@@ -80,7 +81,7 @@ def angle_histograms(name: str, panels: Mapping[str, Mapping[str, Sequence[int]]
     labels = list(dict.fromkeys(label for counted in shown.values() for label in counted))
     low = min(k for counted in shown.values() for counts in counted.values() for k, c in enumerate(counts) if c)
     high = max(k for counted in shown.values() for counts in counted.values() for k, c in enumerate(counts) if c)
-    left, right = min(low, 89) - 1, max(high, 90) + 2
+    left, right = BIN * (min(low, 89) // BIN), BIN * (max(high, 90) // BIN + 1)
 
     def draw(figure: Figure) -> None:
         rows = figure.subplots(len(shown), 1, squeeze=False, sharex=True)[:, 0]
@@ -88,18 +89,18 @@ def angle_histograms(name: str, panels: Mapping[str, Mapping[str, Sequence[int]]
             for label, counts in counted.items():
                 colour = COLOURS[labels.index(label) % len(COLOURS)]
                 total = sum(counts)
-                shares = [100 * count / total for count in counts[left:right]]
+                shares = [100 * sum(counts[edge : edge + BIN]) / total for edge in range(left, right, BIN)]
                 above = 100 * sum(counts[90:]) / total
-                edges = range(left, right + 1)
+                edges = range(left, right + 1, BIN)
                 axes.stairs(shares, edges, color=colour, fill=True, alpha=0.18)
                 axes.stairs(
                     shares, edges, color=colour, linewidth=1.3, label=f"{plain(label, 30)}: {above:.0f} % above 90°"
                 )
             axes.axvline(90, color=INK, linewidth=0.9, linestyle=marks.DASH)
-            axes.set_ylabel("batches (%)")
+            axes.set_ylabel(f"batches in {BIN}° (%)")
             axes.set_title(title, loc="left", fontsize=8.5)
             axes.grid(axis="y")
-            axes.legend(loc="upper left")
+            axes.legend(loc="upper right")
         rows[-1].set_xlabel("angle between the two gradients (degrees)")
 
     return Picture(name, 0.4 + 2.4 * len(shown), draw)
