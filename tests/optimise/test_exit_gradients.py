@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from offramp.config import CHOICES
+from offramp.config import CHOICES, Config
 from offramp.data.tokens import Tokens
 from offramp.exits.model import MultiExitModel
 from offramp.objectives import objective
@@ -21,6 +21,7 @@ from offramp.optimise.exit_gradients import APART
 from offramp.optimise.gradients import Scene
 from offramp.optimise.state_cache import Frozen, Lesson
 from offramp.optimise.strategies import plan
+from offramp.optimise.update import Update
 from offramp.types import Loss
 
 DEPTHS = (1, 2, 3)
@@ -153,6 +154,24 @@ def test_alignment_that_drops_nothing_is_none(model: MultiExitModel, lesson: Les
     for name, gradient in wanted.items():
         assert (gradient is None) == (found[name] is None)
         assert gradient is None or torch.allclose(found[name], gradient, **NEAR)
+
+
+@pytest.mark.parametrize("kind", CHOICES["exits.kind"])
+def test_alignment_that_drops_nothing_moves_the_exits_as_none_does(
+    make_model: Callable[..., MultiExitModel], toy_tokens: Callable[..., Tokens], kind: str
+) -> None:
+    ended = {}
+    for scope in APART:
+        model = make_model(layers=4, exit_kind=kind).double()
+        lesson = Frozen(model, toy_tokens(9), DEPTHS, nullcontext).lesson(range(9))
+        here = scene(model, threshold=180.0)
+        update = Update(model, here.phase.trainable, Config().optimise, here.phase.apart)
+        for _ in range(3):
+            APART[scope](here, lesson)
+            update.apply(1.0)
+        ended[scope] = model.state_dict()
+    for name, value in ended["none"].items():
+        torch.testing.assert_close(ended["exact"][name], value, rtol=1e-6, atol=1e-9, msg=name)
 
 
 @pytest.mark.parametrize(("name", "weight"), [("ce", WEIGHT), ("lacon", WEIGHT), ("acl", 0.0)])

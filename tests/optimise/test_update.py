@@ -99,6 +99,20 @@ def test_the_share_of_the_peak_is_what_an_update_uses(
         torch.testing.assert_close(moved, torch.full((3,), 1e-3 * share), rtol=1e-3, atol=0.0)
 
 
+def test_a_gradient_moves_its_parameter_however_it_lies_in_memory(
+    make_model: Callable[..., MultiExitModel], configure: Callable[..., Config]
+) -> None:
+    moved = []
+    for lies in (torch.Tensor.contiguous, lambda gradient: gradient.t().contiguous().t()):
+        model = make_model(layers=1)
+        update = Update(model, model.parameters(), configure().optimise)
+        weight = model.exits[0].classifier.weight
+        weight.grad = lies(torch.linspace(-1.0, 1.0, weight.numel()).view_as(weight))
+        update.apply(1.0)
+        moved.append(weight.detach().clone())
+    assert torch.equal(*moved)
+
+
 # The clipping.
 
 

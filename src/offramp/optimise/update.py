@@ -62,6 +62,7 @@ class Update:
 
         Where the norm is not finite, the parameters stay as they are.
         """
+        self._lay_out()
         norm = self._clip()
         if not math.isfinite(norm):
             self.clear()
@@ -85,6 +86,17 @@ class Update:
         self.clear()
         if self.rows is not None:
             self.rows.close()
+
+    def _lay_out(self) -> None:
+        """Let every gradient lie in memory as its parameter does.
+
+        torch's fused update goes through both from end to end and looks at neither's strides, and a gradient that was
+        not left by `backward` may be a transposed one: its numbers would move parameters that they are not of.
+        """
+        for parameter in self.parameters:
+            gradient = parameter.grad
+            if gradient is not None and not gradient.is_sparse and gradient.stride() != parameter.stride():
+                parameter.grad = torch.empty_like(parameter, requires_grad=False).copy_(gradient)
 
     def _clip(self) -> float:
         """Shorten the gradients, those of each part that learns apart by themselves; the norm of all."""
