@@ -64,6 +64,8 @@ def test_a_line_far_below_leaves_the_height_to_the_others_and_its_depth_is_told(
     assert min(ticks(cut)) > 45.0  # of the axis: what it goes down to is not on it
     whole = curves("a", [Panel("rte", {**high, "near": [Point(1, 48.0), Point(6, 56.0)]})], "depth", "score")
     assert not any("goes down to" in word for word in words(whole))
+    dots = {label: Point(3, 50.0) for label in ("TinyBERT", "DistilBERT", "LayerDrop")}
+    assert set(words(curves("a", [Panel("rte", {}, dots)], "depth", "score"))) >= set(dots)
 
 
 @pytest.mark.parametrize("name", PICTURES)

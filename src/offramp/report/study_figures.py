@@ -162,7 +162,7 @@ def _panel(axes: Axes, panel: Panel, styles: Mapping[str, tuple[str, str]], xlab
 def _sunk(panel: Panel) -> str | None:
     """The line so far below the others that what tells those apart could not be seen beside it."""
     everything = {**panel.lines, **{label: [point] for label, point in panel.dots.items()}}
-    if len(everything) < 3 or panel.paper:
+    if len(everything) < 3 or not panel.lines or panel.paper:
         return None
     lowest = min(panel.lines, key=lambda label: min(point.y for point in panel.lines[label]))
     others = [point.y for label, points in everything.items() if label != lowest for point in points]
