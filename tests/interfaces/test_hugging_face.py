@@ -54,7 +54,7 @@ AUTO = "from transformers import AutoModelForSequenceClassification as auto"
 ORDERS = [
     f"import offramp; {AUTO}",
     f"{AUTO}; import offramp",
-    pytest.param(f"import transformers, offramp; {AUTO}", marks=pytest.mark.slow),
+    pytest.param(f"import transformers, offramp; {AUTO}", marks=pytest.mark.long),
     pytest.param(f"from offramp import MultiExitModel; {AUTO}", marks=pytest.mark.long),
     pytest.param(f"from offramp import Classifier; {AUTO}", marks=pytest.mark.long),
 ]
