@@ -123,6 +123,15 @@ def test_a_later_epoch_within_the_tolerance_is_kept_over_the_top_score(
     assert same(model.state_dict(), diary.weights[2])
 
 
+def test_a_constant_answer_is_not_kept_over_later_epochs_whose_correlation_is_as_near_to_none(
+    make_loop: Callable[..., Loop],
+) -> None:
+    # One answer throughout has a Matthews correlation of 0, whose standard error over 16 texts is a quarter.
+    settings = {"optimise__metric": "mcc", "optimise__tolerance": 1.0, "optimise__epochs": 3}
+    result = make_loop(score=scripted(0.0, -0.3, -0.2), validation=16, **settings).run()
+    assert (result.best_epoch, result.score) == (3, -0.2)
+
+
 def test_training_stops_when_patience_is_at_an_end(make_loop: Callable[..., Loop]) -> None:
     scores = scripted(0.5, 0.4, 0.6, 0.6, 0.5, 0.9)
     result = make_loop(score=scores, optimise__epochs=6, optimise__patience=2).run()

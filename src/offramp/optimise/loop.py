@@ -35,7 +35,7 @@ from offramp.optimise.exits_together import read_together
 from offramp.optimise.grad_cache import CACHED
 from offramp.optimise.gradients import SCOPES, Measured, Scene
 from offramp.optimise.journal import Journal, Watch
-from offramp.optimise.place import Keeper, Place
+from offramp.optimise.place import Keeper, Place, standard_error
 from offramp.optimise.saved_state import Checkpoint, SavedState
 from offramp.optimise.state_cache import Frozen, open_cache, remove_caches
 from offramp.optimise.stopping import Stop
@@ -376,9 +376,9 @@ class Loop:
         self.journal.epoch(record)
 
     def _noise(self, score: float) -> float:
-        """How far below the top score a later epoch may be: standard errors of a share of the validation texts."""
-        share = min(1.0, max(0.0, score))
-        return self.config.optimise.tolerance * math.sqrt(share * (1.0 - share) / len(self.validation))
+        """How far below the top score a later epoch may be: so many of its standard errors."""
+        settings = self.config.optimise
+        return settings.tolerance * standard_error(settings.metric, score, len(self.validation))
 
     @torch.inference_mode()
     def _predict(self, phase: Phase) -> dict[int, list[Any]]:

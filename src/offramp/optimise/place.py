@@ -7,6 +7,20 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 
+def standard_error(metric: str, score: float, texts: int) -> float:
+    """How far a score of so many texts lies from that of all texts, about: that of a share, or of a correlation.
+
+    >>> standard_error("accuracy", 0.5, 100)
+    0.05
+    >>> standard_error("mcc", 0.0, 100)  # no better than chance, which is where a correlation is least certain
+    0.1
+    """
+    if metric == "mcc":
+        return math.sqrt(max(0.0, 1.0 - score * score) / texts)
+    share = min(1.0, max(0.0, score))
+    return math.sqrt(share * (1.0 - share) / texts)
+
+
 @dataclass(slots=True)
 class Keeper:
     """Watches one validation score, and says which epoch's weights are kept.
