@@ -33,7 +33,9 @@ result that is deleted is made again to the same bits, times apart. `--scale pap
 sizes."""
 CLAIMS = """## What is claimed, and what shows here
 
-Every claim, of the papers or in a study of our own, is held against our runs in pairs that share task, value and seed.
+Every claim, of the papers or in a study of our own, is held against our runs in pairs that share task and seed;
+where a study goes through several values, a pair has the mean of their differences, for they share most of their
+texts.
 *Shows*: the differences lie on the claimed side, and a paired Wilcoxon test says that this is more than chance, after
 Holm's correction for the claims of its study. *Clearly*: after a correction for all the claims of this table too, of
 which some would show by luck. *Does not show* is no proof that there is nothing: the interval, by Student's t, tells

@@ -131,13 +131,20 @@ def test_the_exit_of_a_claim_goes_before_that_of_the_study(tmp_path: Path) -> No
     assert one(shown(tmp_path / "c", [claim(exit=1)], gain)).numbers[0] == pytest.approx(1.0)
 
 
-def test_other_measures_are_how_far_scores_reach_and_how_many_batches_conflict(tmp_path: Path) -> None:
-    def gain(run: Run, _: int) -> float:
-        return float(run.value or 0) * (1 + run.seed)
+def test_the_values_of_a_seed_are_one_pair(tmp_path: Path) -> None:
+    """They share most of their texts: three seeds stay three, however many values they went through."""
 
-    reach = one(shown(tmp_path / "a", [claim(measure="range")], gain, values=(8, 10)))
-    assert reach.numbers == pytest.approx([2.0 * (1 + seed) for seed in range(6)])
-    conflicts = one(shown(tmp_path / "b", [claim(measure="conflicts")], unequal))
+    def gain(run: Run, _: int) -> float:
+        return 1.0 + run.seed + (2.0 if run.value == 16 else 0.0)
+
+    found = one(shown(tmp_path, [claim()], gain, seeds=3, values=(8, 16)))
+    assert found.numbers == pytest.approx([2.0, 3.0, 4.0])
+    assert found.words == "too few pairs to tell"
+    assert found.shown.comparisons["scl"].pairs == 3
+
+
+def test_another_measure_is_how_many_batches_conflict(tmp_path: Path) -> None:
+    conflicts = one(shown(tmp_path, [claim(measure="conflicts")], unequal))
     assert conflicts.numbers == pytest.approx([2.0, 2.1, 2.2, 2.3, 2.4, 2.5])
 
 

@@ -20,7 +20,7 @@ from offramp.study.tables import geometry_table, tables
 from offramp.study.views import Shown
 
 SVG = "{http://www.w3.org/2000/svg}"
-BASE = {"ce": 0.60, "scl": 0.62, "acl": 0.55}
+BASE = {"ce": 0.60, "scl": 0.62, "acl": 0.55, "jt": 0.53}
 
 
 def score(run: Run) -> float:
@@ -32,7 +32,7 @@ def score(run: Run) -> float:
 def record(run: Run, layers: int = 4) -> dict[str, Any]:
     """A result as `perform` would write it."""
     top = score(run)
-    trained = range(1, layers + 1) if run.variant == "acl" else [layers]
+    trained = range(1, layers + 1) if run.variant in ("acl", "jt") else [layers]
     counts = [0] * 180
     counts[85], counts[95] = 3, 1
     return {
@@ -127,16 +127,29 @@ def test_where_models_differ_in_cost_it_is_a_column(tmp_path: Path) -> None:
     assert [row.cells[-1].shown for row in tables(found)[0].rows] == ["4.00", "2.00"]
 
 
+def test_costs_are_compared_on_the_tasks_that_all_models_run_on(tmp_path: Path) -> None:
+    half = {"recipe": "acl", "exit": "half", "order": 2, "scales": {"smoke": {"tasks": ["sst2"]}}}
+    found = shown(tmp_path, smoke={"tasks": ["rte", "sst2"]}, ce=CE, acl=half)
+    for each in found.of_variant("ce"):
+        if each.run.task == "rte":
+            each.record["cost"]["flops"]["4"] *= 3  # longer texts
+    table = tables(found)[0]
+    assert table.head[-1] == "GFLOPs per text (sst2)"
+    assert [row.cells[-1].shown for row in table.rows] == ["4.00", "2.00"]
+
+
 def test_layers_are_columns_and_a_model_of_one_exit_has_one_number(tmp_path: Path) -> None:
     found = shown(tmp_path, study={"view": "layers"}, ce=CE, acl={"recipe": "acl", "label": "ACL", "order": 2})
     assert cells(found) == {"CE": ["–", "–", "–", "60.0", "60.0"], "ACL": ["25.0", "35.0", "45.0", "55.0", "40.0"]}
 
 
 def test_where_every_depth_is_shown_their_mean_is_compared(tmp_path: Path) -> None:
-    found = shown(tmp_path, study={"view": "layers"}, ce=CE, acl={"recipe": "acl", "label": "ACL", "order": 2})
+    variants = {name: {"recipe": "acl", "label": name, "order": place} for place, name in enumerate(("acl", "jt"))}
+    found = shown(tmp_path, study={"view": "layers", "baseline": "acl"}, **variants, ce={**CE, "order": 3})
     comparison = tables(found)[1]
-    assert comparison.head[0] == "mean over exits, against CE"
-    assert comparison.rows[0].cells[0].shown == "-20.00"  # the last exit is 5 points below, the mean 15 more
+    assert comparison.head[0] == "mean over exits, against acl"
+    # A model of one exit is compared with no mean over several.
+    assert [(row.name, row.cells[0].shown) for row in comparison.rows] == [("jt", "-2.00")]
 
 
 def test_angles_and_maps_have_tables_of_their_own(tmp_path: Path) -> None:
@@ -187,7 +200,8 @@ def test_results_of_other_settings_are_not_shown(tmp_path: Path) -> None:
 def test_several_scores_of_one_run_are_columns(tmp_path: Path) -> None:
     printed = [{"variant": "ce", "task": "sst2", "metric": "major_f1", "score": 71.8}]
     found = shown(tmp_path, study={"metric": ["minor_f1", "major_f1"], "paper_scores": printed})
-    table = tables(found)[0]
+    table, comparison = tables(found)
+    assert comparison.head[0] == "F1 of the rarest label, against CE"
     assert table.head == ("", "sst2 (F1 of the rarest label)", "sst2 (F1 of the most frequent label)", "mean")
     assert [(cell.shown, cell.paper) for cell in table.rows[0].cells] == [
         ("30.0", ""),

@@ -1,8 +1,9 @@
 """What is claimed, by the papers mostly, held against our results: whether it shows here, and how sure that is.
 
-A claim is about two variants. Every pair of runs that share task, value and seed gives a difference; for a claim about
-a trend, every pair of such sweeps gives the slope of its differences, in points per step. The paired Wilcoxon test asks
-whether these numbers lie on one side of nothing, and Student's t gives an interval for their mean.
+A claim is about two variants. Every task and seed gives a difference of runs that share them, the mean over the values
+of a sweep; for a claim about a trend it gives the slope of the differences along the values, in points per step. The
+paired Wilcoxon test asks whether these numbers lie on one side of nothing, and Student's t gives an interval for their
+mean.
 
 A study is a family: Holm's correction for its own claims decides whether one shows, so that its table says the same
 wherever it stands. Where many studies are told together some would show by luck: what still stands after a correction
@@ -11,21 +12,20 @@ for all of their claims shows clearly.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import mean, stdev
 
 from offramp.report.grid import NOTHING, Cell, Grid, Row
 from offramp.report.significance import LEVEL, Comparison, compare, holm, together
-from offramp.study.kinds import Claim, Value
+from offramp.study.kinds import Claim
+from offramp.study.pairs import Shared, differences, shared, sweeps
 from offramp.study.results import Found
 from offramp.study.views import Shown, near
 
 COVERED = 0.95
 CLEARLY = " clearly"
-Pair = tuple[str, Value | None, int]
-"""What two runs share that are held against each other: task, value, seed."""
 
 
 @dataclass(frozen=True)
@@ -133,24 +133,21 @@ def _p(chance: float | None) -> str:
 
 def _numbers(shown: Shown, claim: Claim) -> list[float]:
     first, second = (_measured(shown, claim, name) for name in (claim.first, claim.second))
-    shared = [pair for pair in first if pair in second]
-    if claim.measure == "range":
-        sweeps = _sweeps(shared)
-        return [_range(first, sweep) - _range(second, sweep) for sweep in sweeps]
-    differences = {pair: first[pair] - second[pair] for pair in shared}
     if claim.holds not in ("rising", "falling"):
-        return list(differences.values())
+        return list(differences(first, second).values())
+    both = [place for place in first if place in second]
     if claim.along == "values":
-        return [_slope([differences[pair] for pair in sweep]) for sweep in _sweeps(shared)]
-    ours, theirs = (_by_exit(shown, name) for name in (claim.first, claim.second))
-    depths = {pair: sorted(ours[pair].keys() & theirs[pair].keys()) for pair in shared}
-    curves = ([100 * (ours[pair][depth] - theirs[pair][depth]) for depth in depths[pair]] for pair in shared)
-    return [_slope(curve) for curve in curves if len(curve) > 1]
+        gaps = ([first[place] - second[place] for place in sweep] for sweep in sweeps(both).values())
+    else:
+        ours, theirs = (_by_exit(shown, name) for name in (claim.first, claim.second))
+        depths = {place: sorted(ours[place].keys() & theirs[place].keys()) for place in both}
+        gaps = ([100 * (ours[place][d] - theirs[place][d]) for d in depths[place]] for place in both)
+    return [_slope(gap) for gap in gaps if len(gap) > 1]
 
 
-def _measured(shown: Shown, claim: Claim, variant: str) -> dict[Pair, float]:
-    found = {_pair(each): _number(shown, claim, each) for each in shown.of_variant(variant)}
-    return {pair: number for pair, number in found.items() if number is not None}
+def _measured(shown: Shown, claim: Claim, variant: str) -> dict[Shared, float]:
+    found = {shared(each.run): _number(shown, claim, each) for each in shown.of_variant(variant)}
+    return {place: number for place, number in found.items() if number is not None}
 
 
 def _number(shown: Shown, claim: Claim, each: Found) -> float | None:
@@ -162,25 +159,8 @@ def _number(shown: Shown, claim: Claim, each: Found) -> float | None:
     return shown.score(each, claim.metric, claim.exit)
 
 
-def _by_exit(shown: Shown, variant: str) -> dict[Pair, dict[int, float]]:
-    return {_pair(each): each.by_exit for each in shown.of_variant(variant)}
-
-
-def _pair(each: Found) -> Pair:
-    return each.run.task, each.run.value, each.run.seed
-
-
-def _sweeps(pairs: Sequence[Pair]) -> list[list[Pair]]:
-    """The pairs of one task and seed in the order of the plan, which is that of the values; two at least."""
-    found: dict[tuple[str, int], list[Pair]] = defaultdict(list)
-    for pair in pairs:
-        found[pair[0], pair[2]].append(pair)
-    return [sweep for sweep in found.values() if len(sweep) > 1]
-
-
-def _range(scores: Mapping[Pair, float], sweep: Sequence[Pair]) -> float:
-    mine = [scores[pair] for pair in sweep]
-    return max(mine) - min(mine)
+def _by_exit(shown: Shown, variant: str) -> dict[Shared, dict[int, float]]:
+    return {shared(each.run): each.by_exit for each in shown.of_variant(variant)}
 
 
 def _slope(numbers: Sequence[float]) -> float:

@@ -27,7 +27,7 @@ HOLDS = {
     "falling": "the first loses on the second so",
 }
 ALONG = ("values", "depths")
-MEASURES = ("score", "range", "conflicts", "near")
+MEASURES = ("score", "conflicts", "near")
 DATA = ("real", "drawn")
 PROBES = ("scl", "acl", "infonce")
 DRAWN = "drawn"
@@ -153,7 +153,7 @@ class Claim:
     second: str
     holds: str = "above"
     along: str = "values"  # where it rises or falls
-    measure: str = "score"  # range: of the scores over the values; conflicts, near: percent of batches, of texts
+    measure: str = "score"  # conflicts, near: percent of batches, of texts
     exit: str | int = ""  # empty: as the study shows
     metric: str = ""  # where the study shows several
 

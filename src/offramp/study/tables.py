@@ -107,7 +107,9 @@ def comparison_table(shown: Shown) -> Grid:
         cells = (Cell(difference), Cell(str(each.pairs)), Cell(found))
         rows.append(Row(shown.study.variant(name).label, cells, _mark(shown, name)))
     head = (shown.versus(), "points", "pairs", "paired Wilcoxon, Holm")
-    return Grid("", head, tuple(rows), ("▲ significantly above, ▼ below; pairs share task, value and seed.",))
+    several = len({run.value for run in shown.runs}) > 1
+    over = "; their values are averaged, for they share most of their texts" if several else ""
+    return Grid("", head, tuple(rows), (f"▲ significantly above, ▼ below; pairs share task and seed{over}.",))
 
 
 TABLES: dict[str, Callable[[Shown], list[Grid]]] = {
@@ -137,7 +139,8 @@ def _scores(
             cells.append(Cell(NOTHING if cost is None else f"{cost:.2f}"))
         rows.append(Row(variant.label, tuple(cells), _mark(shown, variant.name)))
     best = with_best(rows, [list(column) for column in zip(*numbers, strict=True)])
-    last = ["mean"] * (len(columns) > 1) + ["GFLOPs per text"] * costed
+    whose = "" if shown.common == shown.tasks else f" ({', '.join(shown.common)})"
+    last = ["mean"] * (len(columns) > 1) + [f"GFLOPs per text{whose}"] * costed
     return Grid(title, ("", *heads, *last), (*best, *_always(shown, columns, len(heads) + len(last))))
 
 

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from offramp.report.metrics import NAMES
 from offramp.report.significance import Comparison, Spread, against
 from offramp.study.kinds import Study, Value, Variant
+from offramp.study.pairs import Shared, differences, shared
 from offramp.study.plan import Run, plan
 from offramp.study.results import Found, found
 
@@ -82,9 +83,16 @@ class Shown:
         known = [100 * float(each.record["metrics"]["always"]) for each in mine if "always" in each.record["metrics"]]
         return None if column.metric or not known else sum(known) / len(known)
 
+    @property
+    def common(self) -> list[str]:
+        """The tasks that every variant runs on, all of them where there is none."""
+        of_variant = [{run.task for run in self.runs if run.variant == variant.name} for variant in self.variants]
+        return [task for task in self.tasks if all(task in own for own in of_variant)] or self.tasks
+
     def gigaflops(self, variant: str) -> float | None:
-        """What a text costs at that exit, mean over the runs; None where nothing is there."""
-        costs = [each.record["cost"]["flops"][str(self.depth(each))] for each in self.of_variant(variant)]
+        """What a text of the common tasks costs at that exit, mean over the runs; None where nothing is there."""
+        mine = [each for each in self.of_variant(variant) if each.run.task in self.common]
+        costs = [each.record["cost"]["flops"][str(self.depth(each))] for each in mine]
         return sum(costs) / len(costs) / 1e9 if costs else None
 
     def spread(self, variant: str, column: Column) -> Spread | None:
@@ -94,26 +102,30 @@ class Shown:
 
     @cached_property
     def comparisons(self) -> dict[str, Comparison]:
-        """Every variant against the baseline, paired over tasks, values and seeds, corrected for their number.
+        """Every variant against the baseline, paired over tasks and seeds, corrected for their number.
 
-        Where every depth is shown, their mean is compared.
+        Where every depth is shown, their mean is compared; a model of one exit has none.
         """
         base = self.study.baseline
-        if not base or base not in {variant.name for variant in self.variants}:
+        scores = {variant.name: self._scores(variant.name) for variant in self.variants if self._has_mean(variant.name)}
+        if base not in scores:
             return {}
-        pairs = list(dict.fromkeys((run.task, run.value, run.seed) for run in self.runs))
-        scores = {variant.name: dict.fromkeys(pairs, None) | self._scores(variant.name) for variant in self.variants}
-        others = {name: [mine[pair] for pair in pairs] for name, mine in scores.items() if name != base}
-        return against([scores[base][pair] for pair in pairs], others)
+        draws = list(dict.fromkeys((run.task, run.seed) for run in self.runs))
+        found = {name: differences(mine, scores[base]) for name, mine in scores.items() if name != base}
+        return against([0.0] * len(draws), {name: [gap.get(draw) for draw in draws] for name, gap in found.items()})
 
-    def _scores(self, variant: str) -> dict[tuple[str, Value | None, int], float | None]:
-        exit = "mean" if self.study.view == "layers" else ""
+    def _has_mean(self, variant: str) -> bool:
         own = self.of_variant(variant)
-        return {(each.run.task, each.run.value, each.run.seed): self.score(each, exit=exit) for each in own}
+        return self.study.view != "layers" or not own or any(len(each.by_exit) > 1 for each in own)
+
+    def _scores(self, variant: str) -> dict[Shared, float]:
+        exit = "mean" if self.study.view == "layers" else ""
+        return {shared(each.run): self.score(each, exit=exit) for each in self.of_variant(variant)}
 
     def versus(self) -> str:
         """With whom, and in what, the variants are compared."""
         what = "mean over exits, " if self.study.view == "layers" else ""
+        what += "".join(f"{LABELS[metric]}, " for metric in self.study.columns[:1])
         return f"{what}against {self.study.variant(self.study.baseline).label}"
 
     def state(self) -> str:
