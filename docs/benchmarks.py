@@ -17,7 +17,8 @@ HEAD = """# Benchmarks
 
 Ratios against peers, measured in one run on one machine: times of another machine differ, ratios less so. A number is
 the median of its rounds, with the smallest and the largest. `python -m benchmarks NAME` measures one anew and writes
-the JSON in `results/benchmarks/` from which this page is rendered; `make bench` measures all, in hours.
+the JSON in `results/benchmarks/` from which this page is rendered; `make bench` measures all, in hours. Those on
+TREC-6, SST-2 and BANKING77 read the data sets of the folder `OFFRAMP_DATA` ([Tasks](tasks.md)).
 
 `early-exit`, `guarantee`, `serving`, `streaming` and `cluster` were measured with the `mha` exits that the default
 recipe had before its [`residual`](exits/residual.md) ones; `stages` with those it has."""

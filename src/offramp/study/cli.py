@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 app = typer.Typer(name="study", help="The papers' tables and figures: list, run, table, figure.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="A study that `list` names, or a folder of your own.")]
-ScaleName = Annotated[str, typer.Option("--scale", help="smoke (seconds), cpu (about an hour), paper (with a GPU).")]
+ScaleName = Annotated[str, typer.Option("--scale", help="smoke (seconds), cpu (an hour or a few), paper (with a GPU).")]
 Results = Annotated[Path, typer.Option(help="Folder of the results, a JSON file for each run.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 
