@@ -10,17 +10,18 @@ import numpy as np
 import pytest
 import torch
 
-from offramp.calibration import AUTO, REMEMBERING, SCORED, Request, certify
+from offramp.calibration import AUTO, FOLDS, REMEMBERING, SCORED, Request, certify, choose
 from offramp.data.tokens import Tokens
 from offramp.errors import ConfigError, DataError
 from offramp.exits.model import MultiExitModel
 from offramp.policies import POLICIES, policy
 from offramp.policies.evidence import DISAGREEMENT, DROP
-from offramp.policies.replay import depths, scores
+from offramp.policies.replay import Pooled, depths, scores
 from offramp.policies.scored import Scored
 from offramp.policies.terms import divide
 from offramp.runtime.engine import pool, run
 from offramp.runtime.torch_engine import TorchEngine
+from offramp.types import Batch, ExitOutput
 
 LAYERS = 4
 BATCH = 32
@@ -121,11 +122,11 @@ def test_only_policies_that_remember_depend_on_the_exits_that_are_read(engine: T
 def test_what_is_fitted_is_fitted_to_the_selection_texts_only(
     engine: TorchEngine, tokens: Tokens, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen: dict[str, Any] = {}
+    seen: dict[str, list[Any]] = {}
 
     def spy(name: str, fit: Callable[..., Any]) -> Callable[..., Any]:
         def look(pooled: Any, *rest: Any) -> Any:
-            seen[name] = pooled
+            seen.setdefault(name, []).append(pooled)
             return fit(pooled, *rest)
 
         return look
@@ -137,11 +138,17 @@ def test_what_is_fitted_is_fitted_to_the_selection_texts_only(
     certify(engine, tokens, None, disagreement(), "texts", BATCH, "ab")
     rows, _ = divide(len(tokens), disagreement().terms, 3)
     whole = pool(engine, tokens, BATCH)
-    for given in seen.values():
-        assert torch.equal(given.batch.input_ids, whole.batch.input_ids[rows])
-        assert torch.equal(given.batch.mask, whole.batch.mask[rows])
+    for kept, *crossed in seen.values():
+        assert torch.equal(kept.batch.input_ids, whole.batch.input_ids[rows])
+        assert torch.equal(kept.batch.mask, whole.batch.mask[rows])
         for depth in (1, 2, 3):
-            assert torch.equal(given.outputs[depth].logits, whole.outputs[depth].logits[rows])
+            assert torch.equal(kept.outputs[depth].logits, whole.outputs[depth].logits[rows])
+        assert len(crossed) == FOLDS
+        for fold, given in enumerate(crossed):
+            others = rows[np.arange(len(rows)) % FOLDS != fold]
+            assert sorted(map(tuple, given.batch.input_ids.tolist())) == sorted(
+                map(tuple, whole.batch.input_ids[others].tolist())
+            )
     assert set(seen) == {"fit_heads", "fit_prior"}
 
 
@@ -212,3 +219,40 @@ def test_a_drop_cannot_be_measured_without_labels_or_with_too_few(engine: TorchE
         certify(engine, tokens, None, request, "texts", BATCH, "ab")
     with pytest.raises(DataError, match="Found 10 labels of 300 texts"):
         certify(engine, tokens, [0] * 10, request, "texts", BATCH, "ab")
+
+
+def sure_where_right(texts: int) -> tuple[Pooled, list[int]]:
+    """Exits that are right the more often the surer they are; representations and tokens tell nothing."""
+    draw = torch.Generator().manual_seed(0)
+    truth = torch.randint(2, (texts,), generator=draw)
+    sign = (2.0 * truth - 1)[:, None] * torch.tensor([-1.0, 1.0])  # (N, C)
+    outputs = {}
+    for depth in range(1, LAYERS + 1):
+        strength = 0.5 * depth + 1.5 * torch.randn(texts, generator=draw)  # below 0 it is wrong
+        noise = torch.randn(texts, 100, generator=draw)
+        outputs[depth] = ExitOutput(noise, sign * strength[:, None], torch.zeros(2, 100))
+    ids = torch.randint(5, 4000, (texts, 12), generator=draw)
+    return Pooled(Batch(ids, torch.ones_like(ids)), outputs), truth.tolist()
+
+
+def test_what_was_fitted_to_the_texts_that_choose_does_not_flatter_itself_on_them() -> None:
+    """A head on a hundred features that tell nothing knows its own texts by heart."""
+    pooled, truth = sure_where_right(400)
+
+    def harm(name: str) -> float:
+        return choose(pooled, truth, Request.of(None, None, 0.95, 2.5, name))[1].measured
+
+    assert harm(AUTO) <= harm("confidence") + 0.02
+    assert harm("learned") <= harm("confidence") + 0.05
+
+
+def test_what_is_kept_of_a_fit_is_made_of_all_texts_that_choose() -> None:
+    pooled, truth = sure_where_right(400)
+    request = Request.of(None, None, 0.95, 3.0, "learned")
+    chosen, calibration, tensors = choose(pooled, truth, request)
+    made = policy(chosen, dict(calibration.thresholds), tensors=tensors)
+    assert isinstance(made, Scored)
+    _, certification = divide(400, request.terms)
+    thresholds = torch.tensor([calibration.thresholds[depth] for depth in calibration.exits])
+    left = depths(scores(made, pooled, calibration.exits), thresholds, calibration.exits, LAYERS)[certification]
+    assert float(left.double().mean()) == pytest.approx(calibration.mean_depth)

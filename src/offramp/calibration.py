@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -50,6 +50,8 @@ AUTO = "auto"
 SCORED = tuple(name for name, kind in POLICIES.items() if issubclass(kind, Scored))
 REMEMBERING = ("patience", "patient-confidence", "vote")
 """Policies whose score depends on the exits that were read before."""
+FOLDS = 5
+"""Parts of the selection texts, each of which is scored by what was fitted to the others."""
 
 
 @dataclass(frozen=True)
@@ -205,11 +207,12 @@ def choose(
     known = evidence(harm, exits, last, right=right, starts=starts)
     # Where there are no labels, to be right is to say what the last exit says.
     wanted = torch.from_numpy(given[-1] if truth is None else np.asarray(truth))  # (N,)
-    selection = known.answers(_selection(known.texts, request))
-    fitted = _fit(names, rows_of(pooled, selection), wanted[torch.from_numpy(selection)], exits)
-    chosen, calibration = calibrate_best(
-        {name: _scores(name, pooled, exits, fitted.get(name), request.sets) for name in names}, known, request.terms
-    )
+    selection = _selection(known.texts, request)
+    fitted = _fit(names, pooled, known.answers(selection), wanted, exits)
+    scored = {name: _scores(name, pooled, exits, fitted.get(name), request.sets) for name in names}
+    parts = [known.answers(selection[fold::FOLDS]) for fold in range(FOLDS)]
+    scored |= _crossed({name: scored[name] for name in fitted}, pooled, parts, wanted, exits)
+    chosen, calibration = calibrate_best(scored, known, request.terms)
     return chosen, calibration, dict(fitted.get(chosen, {})) if calibration.thresholds else {}
 
 
@@ -218,14 +221,39 @@ def _selection(texts: int, request: Request) -> NDArray[np.int64]:
     return divided(texts, request.terms, min(FINALISTS, len(request.policies)))[0]
 
 
-def _fit(names: Sequence[str], pooled: Pooled, wanted: Tensor, exits: Sequence[int]) -> dict[str, Mapping[str, Tensor]]:
-    """What is fitted to the selection texts, by policy: never to those that certify."""
+def _fit(
+    names: Collection[str], pooled: Pooled, rows: NDArray[np.int64], wanted: Tensor, exits: Sequence[int]
+) -> dict[str, Mapping[str, Tensor]]:
+    """What is fitted to these of the selection texts, by policy: never to those that certify."""
+    some, right = rows_of(pooled, rows), wanted[torch.from_numpy(rows)]
     found: dict[str, Mapping[str, Tensor]] = {}
     if "learned" in names:
-        found["learned"] = Learned({}, fit_heads(pooled, wanted, exits)).state()
+        found["learned"] = Learned({}, fit_heads(some, right, exits)).state()
     if "prior" in names:
-        found["prior"] = fit_prior(pooled, wanted, exits)
+        found["prior"] = fit_prior(some, right, exits)
     return found
+
+
+def _crossed(
+    given: Mapping[str, Scores],
+    pooled: Pooled,
+    parts: Sequence[NDArray[np.int64]],
+    wanted: Tensor,
+    exits: tuple[int, ...],
+) -> dict[str, Scores]:
+    """The scores of what was fitted, (E, N), in which each part of the selection has those of a fit to the others.
+
+    Paths are made and policies ranked on the selection texts, where a fit that was made of them would flatter itself.
+    Whoever certifies is scored by the fit that is kept.
+    """
+    found = {name: torch.as_tensor(scores).clone() for name, scores in given.items()}
+    for fold, part in enumerate(parts if found else ()):
+        others = np.concatenate([other for place, other in enumerate(parts) if place != fold])
+        if len(part) and len(others):
+            some = rows_of(pooled, part)
+            for name, tensors in _fit(found, pooled, others, wanted, exits).items():
+                found[name][:, torch.from_numpy(part)] = torch.as_tensor(_scores(name, some, exits, tensors, False))
+    return dict(found)
 
 
 def _scores(

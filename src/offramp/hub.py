@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from offramp.classifier import Classifier
 from offramp.errors import ModelError
-from offramp.exits.checkpoint import verify
+from offramp.exits.checkpoint import SEEN, WEIGHTS, verify
 from offramp.exits.manifest import MANIFEST
 from offramp.model_card import FILE, is_of_another, write_card
 from offramp.runtime import onnx_folder
@@ -15,6 +15,11 @@ from offramp.runtime.certified import CERTIFICATE, DIAL, FITTED
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
+
+
+OLD = [WEIGHTS, SEEN, MANIFEST, CERTIFICATE, FITTED, DIAL]
+OLD += [onnx_folder.MANIFEST, onnx_folder.LABELS, "exit-*.onnx"]
+"""What a model of either kind may have left in a repository, and would be read beside or in place of a new one."""
 
 
 def push(folder: Path, repository: str, private: bool = False, api: HfApi | None = None) -> str:
@@ -31,7 +36,11 @@ def push(folder: Path, repository: str, private: bool = False, api: HfApi | None
     try:
         hub.create_repo(repository, private=private, exist_ok=True)
         done = hub.upload_folder(
-            repo_id=repository, folder_path=folder, allow_patterns=wanted, commit_message="Upload an offramp model"
+            repo_id=repository,
+            folder_path=folder,
+            allow_patterns=wanted,
+            delete_patterns=OLD,  # in the same commit, but for those that it brings
+            commit_message="Upload an offramp model",
         )
     except (HTTPError, OSError, ValueError) as error:  # a name that no repository can have is a ValueError
         told = str(error).strip().splitlines() or [type(error).__name__]

@@ -106,14 +106,20 @@ class Answering(BaseHTTPRequestHandler):
                 entry = json.loads(line)
                 if entry["key"] == "file":
                     self.server.files[entry["value"]["path"]] = base64.b64decode(entry["value"]["content"])
+                elif entry["key"] == "deletedFile":
+                    del self.server.files[entry["value"]["path"]]
             self._say({"commitUrl": f"{self.server.url}/me/desk/commit/1", "commitOid": "1"})
         else:
             self._say({"errors": [], "warnings": []})
 
     def do_GET(self) -> None:
-        self._say({"sha": "1", "id": "me/desk", "siblings": []})
+        if "/tree/" in self.path:
+            sizes = {name: len(content) for name, content in self.server.files.items()}
+            self._say([{"type": "file", "path": name, "size": size, "oid": "1"} for name, size in sizes.items()])
+        else:
+            self._say({"sha": "1", "id": "me/desk", "siblings": []})
 
-    def _say(self, facts: dict[str, Any], code: int = 200) -> None:
+    def _say(self, facts: Any, code: int = 200) -> None:
         content = json.dumps(facts).encode()
         self.send_response(code)
         self.send_header("Content-Type", "application/json")
@@ -164,6 +170,24 @@ def test_an_exported_folder_goes_with_its_segments_and_names_no_pipeline(
     with pytest.raises(ModelError, match="damaged"):
         push(exported, "me/desk", api=HfApi(endpoint=hub.url, token="hf_none"))
     assert not hub.files
+
+
+def test_a_model_takes_the_place_of_one_of_another_kind(folder: Path, hub: FakeHub, tmp_path: Path) -> None:
+    """Segments of an older model beside new weights would be what is loaded."""
+    exported, mine = tmp_path / "exported", {"notes.txt": b"mine", "onnx/model.onnx": b"mine too"}
+    Classifier.load(folder).export(exported, exits=[4])
+    api = HfApi(endpoint=hub.url, token="hf_none")
+    push(exported, "me/desk", api=api)
+    hub.files |= mine
+    push(folder, "me/desk", api=api)
+    assert not hub.files.keys() & {"onnx.json", "exit-4.onnx", "labels.safetensors"}
+    assert "model.safetensors" in hub.files
+    push(exported, "me/desk", api=api)
+    assert not hub.files.keys() & {"model.safetensors", "seen.safetensors"} - {p.name for p in exported.iterdir()}
+    assert {name: hub.files[name] for name in mine} == mine
+    for name in mine:
+        del hub.files[name]
+    comes_back(hub, exported, tmp_path / "back")
 
 
 def test_a_card_that_promises_what_the_certificate_does_not_is_not_uploaded(
