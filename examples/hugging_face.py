@@ -34,7 +34,7 @@ trainer = Trainer(
 trainer.train()
 print("accuracy of the last exit:", trainer.evaluate()["eval_accuracy"])
 
-classifier = Classifier.of(model, tokenizer)
+classifier = Classifier.of(model, tokenizer, seen=[m.text for m in messages])  # not to be calibrated on
 classifier.config_ = replace(classifier.config_, policy=PolicyConfig("confidence", 0.5))
 classifier.save("my-model")
 classify = pipeline("text-classification", model="my-model", device="cpu")

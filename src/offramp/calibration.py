@@ -120,12 +120,23 @@ class LeftOut(UserWarning):
     """Some texts cannot be calibrated on."""
 
 
+class NotKnown(UserWarning):
+    """Which texts a model was trained on is not known, so none of them is left out."""
+
+
 def evidential(seen: Tensor | None, data: Table) -> Table:
     """The texts that a promise can rest on: those the model was not trained on, each once.
 
     Those of the training are answered better than others, and a text that stands there again says nothing new: either
     would count as evidence that there is not. The first row of a text stays.
     """
+    if seen is None:
+        warnings.warn(
+            f"Which texts the model was trained on is not known, so none of {data.name} is left out for it. Calibrate "
+            "on others, or nothing is promised; `Classifier.of(model, tokenizer, seen=texts)` tells it those.",
+            NotKnown,
+            stacklevel=3,
+        )
     rows, known = unseen(torch.empty(0) if seen is None else seen, data.examples)
     every = len(data.examples)
     if 2 * known > every:

@@ -676,8 +676,11 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return classifier
 
     @classmethod
-    def of(cls, model: MultiExitModel, tokenizer: Any, **parameters: Any) -> Classifier:
-        """A classifier around a model that was trained elsewhere; `parameters` are the constructor's."""
+    def of(cls, model: MultiExitModel, tokenizer: Any, seen: Any = None, **parameters: Any) -> Classifier:
+        """A classifier around a model that was trained elsewhere; `parameters` are the constructor's.
+
+        `seen` are the texts that it was trained on, in any form that `predict` takes: `calibrate` leaves them out.
+        """
         made_of = model.config
         exits = ExitsConfig(made_of.exit_kind, size=made_of.exit_size, heads=made_of.exit_heads)
         labels = TAGS if made_of.tags else SET if made_of.sets else ONE
@@ -685,6 +688,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         config = Config(recipe="elsewhere", exits=exits, data=data)
         classifier = cls(**parameters)
         classifier._adopt(model.train(False), tokenizer, config)
+        classifier.seen_ = None if seen is None else digests(as_examples(seen, made_of.tags))
         return classifier
 
     @classmethod

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -19,6 +19,9 @@ from offramp.errors import ConfigError
 from offramp.exits.model import MultiExitConfig, MultiExitModel
 from offramp.reading import answers
 from offramp.types import Batch, Label, Policy
+
+if TYPE_CHECKING:
+    from offramp.optimise.strategies import Phase
 
 FROM_HUB = ("cache_dir", "force_download", "local_files_only", "revision", "subfolder", "token")
 """What `from_pretrained` is told of where files lie."""
@@ -85,12 +88,15 @@ class EarlyExitModel(MultiExitModel):
 
         if self.training:
             self.policy = None  # its thresholds, and what was promised of them, are about the weights as they were
-        if self._lesson is None:
-            self.learns(CrossEntropy(), plan("joint", self)[0])
-        assert self._lesson is not None
-        objective, phase = self._lesson
+            if self._lesson is None:
+                self.learns(CrossEntropy(), plan("joint", self)[0])
+        objective, phase = self._lesson or (CrossEntropy(), self._examined(plan("joint", self)[0]))
         outputs = self.outputs(batch, phase.exits)
         return loss_of(Scene(self, objective, phase), outputs, labels).total, outputs[self.depth].logits
+
+    def _examined(self, phase: Phase) -> Phase:
+        """The phase with the exits that have learnt something: to be asked teaches none of the others."""
+        return replace(phase, exits=tuple(self.config.trained_exits) or (self.depth,), weights=())
 
 
 def model_to_train(

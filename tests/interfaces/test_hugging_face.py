@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 from datasets import Dataset
+from tests.conftest import fresh_texts
 from transformers import (
     AutoModelForSequenceClassification,
     DataCollatorWithPadding,
@@ -22,10 +23,13 @@ from transformers import (
 )
 
 from offramp import Classifier
+from offramp.calibration import NotKnown
 from offramp.config import PolicyConfig
-from offramp.errors import ConfigError
+from offramp.data.sources import read
+from offramp.errors import ConfigError, DataError
 from offramp.hugging_face import EarlyExitModel, compute_metrics, model_to_train
 from offramp.objectives import objective
+from offramp.policies.confidence import Confidence
 from offramp.runtime.certified import VoidCertificate
 
 Toy = Callable[..., tuple[list[str], list[str]]]
@@ -156,6 +160,20 @@ def arguments(folder: Path, **more: Any) -> TrainingArguments:
     )
 
 
+def test_to_be_evaluated_with_labels_teaches_no_exit(backbone_folder: Path) -> None:
+    model, tokenizer = model_to_train(("bad", "good"), "ce", str(backbone_folder), {"exits.size": 16})
+    fresh = EarlyExitModel(model.config, model.encoder.backbone).train(False)  # as it is loaded, without a lesson
+    fresh.policy = Confidence(0.0)
+    assert fresh.config.trained_exits == [fresh.depth]
+    given = tokenizer(["a good film", "bad"], return_tensors="pt", padding=True)
+    before, labels = fresh(**given), torch.tensor([1, 0])
+    assert before.depth.tolist() == [fresh.depth] * 2
+    loss = fresh(**given, labels=labels).loss
+    torch.testing.assert_close(loss, torch.nn.functional.cross_entropy(before.logits, labels))
+    assert fresh.config.trained_exits == [fresh.depth]
+    assert fresh(**given).depth.tolist() == before.depth.tolist()
+
+
 def test_a_trainer_trains_every_exit_on_a_data_set(backbone_folder: Path, toy: Toy, tmp_path: Path) -> None:
     names = ("bad", "fine", "good")
     model, tokenizer = model_to_train(names, backbone=str(backbone_folder), settings={"exits.size": 16})
@@ -181,6 +199,11 @@ def test_a_trainer_trains_every_exit_on_a_data_set(backbone_folder: Path, toy: T
     texts, labels = toy(60, 1)
     classifier.set_params(policy="fixed", depth=2)
     assert classifier.score(texts, labels) > 0.6  # an exit below the last has learnt, too
+    with pytest.warns(NotKnown, match="seen=texts"):
+        classifier.calibrate(read(list(zip(*fresh_texts(80, 2, 240), strict=True))), max_drop=0.3, policy="confidence")
+    knows = Classifier.of(model, tokenizer, seen=toy(240, 0)[0])
+    with pytest.raises(DataError, match="not trained on"):
+        knows.calibrate(read(list(zip(*toy(240, 0), strict=True))), max_drop=0.3)
     classifier.save(tmp_path / "model")
     assert (
         Classifier.load(tmp_path / "model").predict(texts).tolist()
