@@ -738,7 +738,7 @@ def _mapped(settings: Mapping[str, Any] | Sequence[str] | None) -> dict[str, Any
     wrong = [key for key, equals, _ in pairs if not equals]
     if wrong:
         raise ConfigError(f"A setting should look like key=value. Found `{wrong[0]}`.")
-    return {key.strip(): value.strip() for key, _, value in pairs}
+    return {key.strip(): value.strip() or value for key, _, value in pairs}
 
 
 def _written(value: Any) -> str:

@@ -463,7 +463,8 @@ def override(config: Config, settings: Iterable[str]) -> Config:
             raise ConfigError(f"A setting should look like key=value. Found `{setting}`.")
         stage, _, name = key.strip().partition(".")
         _check_key(f"{stage}.{name}" if name else stage)
-        tree[stage][name] = _parse(raw.strip(), _field_type(stage, name), key.strip())
+        # A blank may be meant: it can stand between labels.
+        tree[stage][name] = _parse(raw.strip() or raw, _field_type(stage, name), key.strip())
     return from_mapping(tree)
 
 

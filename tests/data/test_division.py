@@ -142,6 +142,17 @@ def test_pairs_of_a_task_are_written_as_json_lines(tmp_path: Path) -> None:
     assert read(str(files["test"])).examples == [data.examples[row] for row in parts["test"]]
 
 
+def test_words_and_tags_of_a_folder_are_written_as_json_lines(tmp_path: Path) -> None:
+    (tmp_path / "all").mkdir()
+    rows = [{"tokens": ["call", f"may{n}"], "tags": ["O", "B-person" if n % 2 else "O"]} for n in range(20)]
+    (tmp_path / "all" / "train.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows), "utf-8")
+    source = str(tmp_path / "all")
+    data = read(source, tags=True)
+    parts = divide(data, {"test": 6}, chance())
+    for name, file in write_parts(source, data, parts, tmp_path / "parts").items():
+        assert read(str(file), tags=True).examples == [data.examples[row] for row in parts[name]]
+
+
 def test_texts_whose_words_have_tags_are_divided_too(tmp_path: Path) -> None:
     source = tmp_path / "all.conll"
     texts = [f"word{n} {'B-rare' if n % 5 == 0 else 'O'}\nend O" for n in range(30)]

@@ -17,7 +17,7 @@ from sklearn import metrics
 from sklearn.preprocessing import MultiLabelBinarizer
 
 from offramp import Classifier
-from offramp.data.sources import Table, read
+from offramp.data.sources import Table, columns, read
 from offramp.errors import ConfigError, DataError
 from offramp.policies.evidence import LABEL_DROP
 from offramp.preparation import as_table
@@ -341,6 +341,12 @@ def test_the_verbs_show_sets(
     card = offramp("card", out, folder / "test.csv")
     assert card.code == 0, card.err
     assert "subset accuracy" in (out / "README.md").read_text("utf-8")
+
+
+def test_a_blank_may_stand_between_labels() -> None:
+    for settings in ({"data.label_separator": " "}, ["data.label_separator= "]):
+        config = Classifier("acl-multi-label", settings=settings).config()
+        assert read([("a text", "x y")], **columns(config.data)).examples[0].labels == ("x", "y")
 
 
 def test_an_exported_model_answers_the_same_sets(classifier: Classifier, tmp_path: Path) -> None:

@@ -107,6 +107,10 @@ def _ended(line: str) -> str:
 def _written(table: Table, rows: Sequence[int]) -> Iterator[str]:
     for row in rows:
         example = table.examples[row]
+        if example.words is not None:
+            tagged = {"tokens": list(example.words), "tags": None if example.tags is None else list(example.tags)}
+            yield json.dumps(tagged, ensure_ascii=False) + "\n"
+            continue
         texts = (
             {"text": example.text} if example.pair is None else {"sentence1": example.text, "sentence2": example.pair}
         )
