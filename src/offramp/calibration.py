@@ -63,6 +63,7 @@ class Request:
     policy: str = AUTO
     sets: bool = False  # whether each text has a set of labels
     tags: bool = False  # whether each word has a tag
+    patience: int = PATIENCE  # of `patient-confidence`
 
     @classmethod
     def of(
@@ -74,6 +75,7 @@ class Request:
         policy: str,
         sets: bool = False,
         tags: bool = False,
+        patience: int = PATIENCE,
     ) -> Request:
         """A checked request; with nothing asked, a drop of at most one point."""
         if max_drop is not None and max_disagreement is not None:
@@ -96,7 +98,7 @@ class Request:
             raise ConfigError(f"`budget_layers` should be above 0. Found {budget_layers:g}.")
         terms = Terms(epsilon=asked, delta=1 - confidence, budget=budget_layers)
         lost, other = (WORD_DROP, WORD_DISAGREEMENT) if tags else (LABEL_DROP if sets else DROP, DISAGREEMENT)
-        return cls(lost if max_disagreement is None else other, terms, policy, sets, tags)
+        return cls(lost if max_disagreement is None else other, terms, policy, sets, tags, patience)
 
     @property
     def policies(self) -> tuple[str, ...]:
@@ -179,7 +181,7 @@ def certify(
     pooled = pool(engine, tokens, batch_size, [*exits, engine.depth])
     starts = None if tokens.words is None else tokens.words.offsets
     chosen, calibration, tensors = choose(pooled, truth, request, starts)
-    settings: dict[str, int | float | str] = {"patience": PATIENCE} if chosen == "patient-confidence" else {}
+    settings: dict[str, int | float | str] = {"patience": request.patience} if chosen == "patient-confidence" else {}
     if request.sets:
         settings["labels"] = SET
     if tensors:
@@ -220,9 +222,9 @@ def choose(
     wanted = torch.from_numpy(given[-1] if truth is None else np.asarray(truth))  # (N,)
     selection = _selection(known.texts, request)
     fitted = _fit(names, pooled, known.answers(selection), wanted, exits)
-    scored = {name: _scores(name, pooled, exits, fitted.get(name), request.sets) for name in names}
+    scored = {name: _scores(name, pooled, exits, fitted.get(name), request) for name in names}
     parts = [known.answers(selection[fold::FOLDS]) for fold in range(FOLDS)]
-    scored |= _crossed({name: scored[name] for name in fitted}, pooled, parts, wanted, exits)
+    scored |= _crossed({name: scored[name] for name in fitted}, pooled, parts, wanted, exits, request)
     chosen, calibration = calibrate_best(scored, known, request.terms)
     return chosen, calibration, dict(fitted.get(chosen, {})) if calibration.thresholds else {}
 
@@ -251,6 +253,7 @@ def _crossed(
     parts: Sequence[NDArray[np.int64]],
     wanted: Tensor,
     exits: tuple[int, ...],
+    request: Request,
 ) -> dict[str, Scores]:
     """The scores of what was fitted, (E, N), in which each part of the selection has those of a fit to the others.
 
@@ -263,14 +266,14 @@ def _crossed(
         if len(part) and len(others):
             some = rows_of(pooled, part)
             for name, tensors in _fit(found, pooled, others, wanted, exits).items():
-                found[name][:, torch.from_numpy(part)] = torch.as_tensor(_scores(name, some, exits, tensors, False))
+                found[name][:, torch.from_numpy(part)] = torch.as_tensor(_scores(name, some, exits, tensors, request))
     return dict(found)
 
 
 def _scores(
-    name: str, pooled: Pooled, exits: tuple[int, ...], tensors: Mapping[str, Tensor] | None, sets: bool
+    name: str, pooled: Pooled, exits: tuple[int, ...], tensors: Mapping[str, Tensor] | None, request: Request
 ) -> Scores:
-    made = policy(name, {}, patience=PATIENCE, tensors=tensors, sets=sets)
+    made = policy(name, {}, patience=request.patience, tensors=tensors, sets=request.sets)
     assert isinstance(made, Scored)
     return partial(scores, made, pooled) if name in REMEMBERING else scores(made, pooled, exits)
 

@@ -495,7 +495,8 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         With neither a drop, nor a disagreement, nor a budget, the drop is at most 0.01. A disagreement needs no labels.
         """
         self._check_fitted()
-        request = Request.of(max_drop, max_disagreement, confidence, budget_layers, policy, self.sets_, self.tags_)
+        asked = (max_drop, max_disagreement, confidence, budget_layers, policy)
+        request = Request.of(*asked, self.sets_, self.tags_, self.config_.policy.patience)
         data = evidential(self.seen_, data)
         known = self.truth(data) if request.needs_labels and not self.tags_ else None
         tokens = self._tokenise(data.examples)

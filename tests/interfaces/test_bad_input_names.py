@@ -40,6 +40,9 @@ def arguments(words: str, model: Path, tables: Path, out: Path) -> list[str]:
         ("evaluate MODEL TEST --policy confidence --threshold 1.7", "`threshold` should be between 0 and 1. Found 1.7"),
         ("predict MODEL TEST --policy confidence --threshold -1", "`threshold` should be between 0 and 1. Found -1."),
         ("predict MODEL TEST --policy confidence --threshold nan", "`threshold` should be between 0 and 1. Found nan."),
+        ("predict MODEL TEST --policy never --threshold 0.3", "`threshold` should stand with a policy that has one."),
+        ("evaluate MODEL TEST --policy confidence --depth 2", "`depth` should stand with the policy `fixed`, or"),
+        ("predict MODEL TEST --depth 2 --threshold 0.9", "Either a threshold or a depth should say when texts leave."),
         ("evaluate MODEL TEST --policy fixed --depth 5", "`depth` should be between 1 and 4. Found 5."),
     ],
 )  # fmt: skip

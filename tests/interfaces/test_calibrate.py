@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +95,15 @@ def test_every_policy_can_be_calibrated_and_runs_as_it_was_certified(
     assert told["accuracy_full"] == pytest.approx(sum(full_right) / 168, abs=1e-12)
     assert told["mean_depth"] == pytest.approx(sum(answers[row].depth for row in rows) / 168, abs=1e-12)
     assert told["harms"] == sum(a and not b for a, b in zip(full_right, early_right, strict=True))
+
+
+def test_the_patience_of_a_model_is_the_one_that_is_certified(folder: Path, held_out: Path) -> None:
+    classifier = Classifier.load(folder)
+    classifier.config_ = replace(classifier.config_, policy=replace(classifier.config_.policy, patience=1))
+    told = classifier.calibrate(read(held_out), max_drop=0.2, policy="patient-confidence")
+    assert told.settings["patience"] == 1
+    alone = classifier.calibrate(read(held_out), max_drop=0.2, policy="confidence")  # which patience 1 is
+    assert (told.thresholds, told.harms) == (alone.thresholds, alone.harms)
 
 
 def test_the_same_texts_give_the_same_certificate(offramp: Run, folder: Path, held_out: Path) -> None:

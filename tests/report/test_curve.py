@@ -19,6 +19,7 @@ from tests.conftest import LABELS, fresh_texts, small_bert, toy_texts
 
 from offramp import Classifier
 from offramp.config import load_recipe
+from offramp.data.seen import digests
 from offramp.errors import ConfigError, DataError
 from offramp.exits import checkpoint
 from offramp.exits.model import build
@@ -40,7 +41,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, tokenizer: Any) -> Path:
         model = build(small_bert(), LABELS, exit_size=16, exit_heads=2).train(False)
     model.config.trained_exits, model.config.max_tokens = [1, 3, 4], 32
     place = tmp_path_factory.mktemp("curve") / "model"
-    checkpoint.save(place, model, tokenizer, load_recipe("ce"))
+    checkpoint.save(place, model, tokenizer, load_recipe("ce"), seen=digests([]))
     return place
 
 

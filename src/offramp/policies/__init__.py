@@ -56,6 +56,16 @@ def check_words(name: str) -> None:
         raise ConfigError(f"The policy should be one for words: {known}. Found `{name}`.")
 
 
+def check_choice(name: str | None, threshold: float | None, depth: int | None) -> None:
+    """Refuse a threshold or a depth that the policy has none of, and that would be left out without a word."""
+    if threshold is not None and depth is not None:
+        raise ConfigError("Either a threshold or a depth should say when texts leave. Found both.")
+    if threshold is not None and name in POLICIES and not issubclass(POLICIES[name], Scored):
+        raise ConfigError(f"`threshold` should stand with a policy that has one. Found `{name}`.")
+    if depth is not None and name not in (None, "fixed"):
+        raise ConfigError(f"`depth` should stand with the policy `fixed`, or alone. Found `{name}`.")
+
+
 def policy(
     name: str,
     threshold: float | Mapping[int, float],

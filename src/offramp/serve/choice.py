@@ -12,6 +12,7 @@ from functools import lru_cache
 
 from offramp.classifier import Classifier
 from offramp.errors import ConfigError
+from offramp.policies import check_choice
 from offramp.policies.certificate import Certificate
 from offramp.types import Policy
 
@@ -49,15 +50,14 @@ class Choices:
         """The policy of a choice; one that cannot be, or may not, is refused."""
         if choice.point is not None:
             return self._point(choice)
+        check_choice(choice.policy, choice.threshold, choice.depth)
         model = copy.copy(self.classifier)  # the same engine under another policy
         if choice != Choice():
             model.policy, model.threshold, model.depth = choice.policy, choice.threshold, choice.depth
         told, made = model.policy_in_force(), model.make_policy()
-        # Asked for, a depth should be one, also where the policy does not use it.
-        depth = told["depth"] if told["name"] == "fixed" else choice.depth
-        if depth is not None and depth not in model.engine_.exits:
+        if told["name"] == "fixed" and told["depth"] not in model.engine_.exits:
             known = ", ".join(map(str, model.engine_.exits))
-            raise ConfigError(f"`depth` should be an exit that can answer: {known}. Found {depth}.")
+            raise ConfigError(f"`depth` should be an exit that can answer: {known}. Found {told['depth']}.")
         certificate = self.classifier.certificate
         if choice != Choice() and certificate is not None and not self.allow and not model.runs_all_layers():
             self._refuse_bolder(told, certificate)
@@ -86,8 +86,10 @@ class Choices:
         below = [depth for depth in self.classifier.engine_.trained if depth < layers]
         # One threshold is read at every trained exit, also where the certificate lets nobody leave.
         least = max((certificate.rule.get(depth, float("inf")) for depth in below), default=float("inf"))
-        threshold = told.get("threshold")
-        if name == certificate.policy and isinstance(threshold, float | int) and threshold >= least:
+        threshold, patience = told.get("threshold"), told.get("patience", 0)
+        strict = isinstance(threshold, float | int) and threshold >= least
+        patient = isinstance(patience, int) and patience >= int(certificate.settings.get("patience", 0))
+        if name == certificate.policy and strict and patient:
             return
         wanted = "never"
         if least != float("inf"):

@@ -139,11 +139,13 @@ def _ways(classifier: Classifier) -> Iterator[dict[str, Any]]:
     absent, certified = {"type": "null"}, classifier.certified_
     depth = {"enum": [None, *classifier.engine_.exits]}
     sure = _between(*Confidence.range)
-    yield {"properties": {"policy": absent, "threshold": sure, "depth": depth, "point": absent}}
+    for threshold, place in ((sure, absent), (absent, depth)):
+        yield {"properties": {"policy": absent, "threshold": threshold, "depth": place, "point": absent}}
     ready = {name for name in POLICIES if name not in FITTED or (certified and certified.tensors_of(name))}
     for name, kind in POLICIES.items():
         if name in ready and (kind.takes_words or not classifier.tags_):
-            fields: dict[str, Any] = {"policy": {"const": name}, "depth": depth, "point": absent}
+            fields: dict[str, Any] = {"policy": {"const": name}, "threshold": absent, "point": absent}
+            fields["depth"] = depth if name == "fixed" else absent
             wanted = ["policy"]
             if issubclass(kind, Scored):
                 fields["threshold"] = _between(*kind.range)

@@ -31,7 +31,9 @@ def load(
 ) -> Classifier:
     """A model under a policy; with a warning where that stops at an exit which nobody trained."""
     from offramp.classifier import Classifier
+    from offramp.policies import check_choice
 
+    check_choice(policy, threshold, depth)
     classifier = Classifier.load(model, threads, certificate, policy=policy, threshold=threshold, depth=depth)
     chosen = classifier.policy_in_force()
     trained = classifier.engine_.trained
