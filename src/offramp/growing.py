@@ -23,7 +23,14 @@ def spelled(table: Table, names: tuple[Label, ...]) -> Table:
     """The table with labels as in `names`, where each may stand as the name or as the number of its class."""
     by_name = {str(name): name for name in names}
     by_number = {str(number): name for number, name in enumerate(names)}
-    known = by_name if {str(label) for label in table.labels} <= by_name.keys() else by_number
+    given = {str(label) for label in table.labels}
+    known = by_name if given <= by_name.keys() else by_number
+    both = sorted(text for text in given & by_name.keys() & by_number.keys() if by_name[text] != by_number[text])
+    if known is by_number and both:
+        raise DataError(
+            f"A label should be one of the classifier's, or its number. Found `{both[0]}` in {table.name}, which is "
+            "the name of one and the number of another. Write names only."
+        )
     examples = []
     for row, example in enumerate(table.examples):
         if str(example.label) not in known:

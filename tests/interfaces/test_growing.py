@@ -27,6 +27,7 @@ from offramp.data.seen import digests, unseen
 from offramp.data.sources import read
 from offramp.encoder.load import load_backbone, locate
 from offramp.errors import ConfigError, DataError, ModelError
+from offramp.growing import spelled
 
 Toy = Callable[..., tuple[list[str], list[str]]]
 Grow = Callable[..., Classifier]
@@ -222,6 +223,15 @@ def test_a_folder_of_sentence_transformers_is_a_backbone(
     )
     settings = {**QUICK, "exits.kind": kind, "optimise.epochs": 1}
     assert Classifier("2st", str(folder), settings).fit(*toy(24)).engine_.trained == (1, 2, 3, 4)
+
+
+def test_a_number_that_is_the_name_of_another_label_is_refused() -> None:
+    def read_as(*labels: str) -> list[object]:
+        return spelled(read([("a text", label) for label in labels]), ("1", "2", "3")).labels
+
+    assert read_as("1", "3") == ["1", "3"]
+    with pytest.raises(DataError, match="the name of one and the number of another"):
+        read_as("0", "1", "2")
 
 
 @pytest.mark.slow
