@@ -45,7 +45,7 @@ def test_killed_runs_end_with_the_same_bits(kills: Kills) -> None:
     assert [end for _, _, end in chains] == [SAME] * len(chains)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_killed_runs_of_every_strategy_end_with_the_same_bits(kills: Kills) -> None:
     chains = list(kills.chains(8, ("single", "alternating"), seed=1))
     assert [end for _, _, end in chains] == [SAME] * len(chains)

@@ -178,15 +178,13 @@ def test_a_run_killed_while_it_writes_ends_with_the_same_bits(
     assert files(out) == files(whole("acl").folder)
 
 
-@pytest.mark.parametrize(
-    "recipe",
-    [pytest.param("acl, short", marks=pytest.mark.long), pytest.param("acl, two stages", marks=pytest.mark.slow)],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("recipe", ["acl, short", "acl, two stages"])
 def test_no_moment_to_be_killed_is_a_bad_one(
     fit: Callable[..., Any], whole: Callable[[str], Whole], tmp_path: Path, recipe: str
 ) -> None:
     moments = list(enumerate(whole(recipe).moments, start=1))
-    for number, moment in moments[:: max(1, len(moments) // 12)]:  # spread over the run; all of them take long
+    for number, moment in moments[:: max(1, len(moments) // 20)]:  # spread over the run; all of them take long
         out = tmp_path / str(number)
         assert fit(out, recipe, kill_at=number).code == KILLED
         ended = fit(out, recipe)

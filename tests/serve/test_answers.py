@@ -170,9 +170,8 @@ def test_without_a_certificate_any_policy_may_be_asked_for(bare: Path, open_clie
         assert client.get("/model").json()["certificate_state"] == "none"
 
 
-@pytest.mark.parametrize(
-    "int8", [pytest.param(False, marks=pytest.mark.long), pytest.param(True, marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("int8", [False, True])
 def test_an_exported_model_is_served_as_well(
     int8: bool, classifier: Classifier, open_client: Callable[..., Any], tmp_path: Path
 ) -> None:
