@@ -320,6 +320,29 @@ def test_a_stopped_run_of_two_processes_goes_on_to_the_same_bits(
         assert all(torch.equal(found[name], tensor) for name, tensor in wanted.items())
 
 
+@pytest.mark.parametrize("hearing", [[0], [0, 1]])
+def test_a_signal_that_comes_while_the_processes_agree_stops_them_an_update_later(
+    make_loop: Callable[..., Loop], together: Any, monkeypatch: pytest.MonkeyPatch, hearing: list[int]
+) -> None:
+    def stopped() -> int:
+        loop = make_loop(None, **RUN)
+        agree, rounds = processes.largest, 0
+
+        def interrupted(value: int, device: torch.device) -> int:
+            nonlocal rounds
+            found, rounds = agree(value, device), rounds + 1
+            if rounds == 3 and processes.rank() in hearing:
+                loop.stop.signal = 15
+            return found
+
+        monkeypatch.setattr(processes, "largest", interrupted)
+        with pytest.raises(Interrupted):
+            loop.run()
+        return loop.place.update
+
+    assert together(stopped) == [4, 4]
+
+
 def test_a_run_does_not_go_on_with_another_number_of_processes(
     make_loop: Callable[..., Loop], together: Any, tmp_path: Path
 ) -> None:

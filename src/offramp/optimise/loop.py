@@ -25,7 +25,7 @@ from offramp.config import Config, OptimiseConfig, changes_from
 from offramp.data.sampling import POOL, balanced_size, class_balanced, length_buckets, sorted_batches
 from offramp.data.tokens import Tokens
 from offramp.data.views import Views
-from offramp.errors import NotFinite, TrainingError
+from offramp.errors import Interrupted, NotFinite, TrainingError
 from offramp.exits.model import MultiExitModel
 from offramp.optimise import processes
 from offramp.optimise.aggregators import aggregator
@@ -282,12 +282,19 @@ class Loop:
             place.batch = first + len(group)
             place.epoch_loss += sum(m.loss for m in measured)
             self.journal.step(record)
-            if processes.count() > 1:
-                self.stop.signal = processes.largest(self.stop.signal or 0, self.accelerator.device) or None
+            asked = self._asked_to_stop()
             due = settings.checkpoint_steps and place.update % settings.checkpoint_steps == 0
-            if (due and place.batch < len(batches)) or self.stop.signal is not None:
+            if (due and place.batch < len(batches)) or asked is not None:
                 self._checkpoint(phase, update, epoch_state, began)
-            self.stop.check()
+            if asked is not None:
+                raise Interrupted(asked)
+
+    def _asked_to_stop(self) -> int | None:
+        """The signal that any process has heard; one that comes while they agree is heard at the next update."""
+        asked = self.stop.signal
+        if processes.count() == 1:
+            return asked
+        return processes.largest(asked or 0, self.accelerator.device) or None
 
     def _gradients(self, scene: Scene, rows: list[int], settings: OptimiseConfig) -> Measured:
         """Leave the gradients of these texts; those that are more than a batch go through the gradient cache."""
