@@ -231,6 +231,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         with torch.random.fork_rng():
             torch.manual_seed(config.optimise.seed)
             model, tokenizer = begin(config, labels)
+            model.config.pairs = learn[0].pair is not None
             learn_tokens = tokenise(tokenizer, learn, labels, model.config)
             held_tokens = tokenise(tokenizer, held, labels, model.config)
             cuts = learn_tokens.truncated + held_tokens.truncated
@@ -263,6 +264,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 else:
                     static = Static(config, objective, learn_tokens, held_tokens, score, tokenizer, training, watch)
                     model, result = static.run(model, resume)
+                    model.config.pairs = learn[0].pair is not None
         self._adopt(model, tokenizer, config)
         self.held_out_, self.seen_ = self._table(held), digests([*learn, *held])
         if folder:
@@ -304,6 +306,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.labels_ = Labels(tuple(made_of.labels))
         self.classes_ = np.array(self.labels_.names)
         self.sets_, self.tags_ = made_of.sets, made_of.tags
+        self.pairs_ = made_of.pairs
         self.max_tokens_ = made_of.max_tokens
         self.windows_: dict[str, Any] = {"windows": made_of.windows, "overlap": made_of.overlap}
         self.certified_: Certified | None = None
@@ -594,7 +597,8 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self._tokens(as_examples(X, self.tags_), warn)
 
     def _tokens(self, examples: Sequence[Example], warn: bool = True) -> Tokens:
-        return Tokens.of(self.tokenizer_, examples, self.max_tokens_, warn=warn, **self.windows_, tags=self.tags_)
+        kind: dict[str, Any] = {"tags": self.tags_, "pairs": self.pairs_}
+        return Tokens.of(self.tokenizer_, examples, self.max_tokens_, warn=warn, **self.windows_, **kind)
 
     def _table(self, examples: list[Example]) -> Table:
         """Examples of the training as a table."""

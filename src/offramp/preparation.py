@@ -212,7 +212,7 @@ def tokenise(tokenizer: Any, examples: list[Example], labels: Labels, made_of: M
     """Labelled texts as tokens."""
     if made_of.tags:
         rows = encode_tags(labels, Table(examples, "the texts"))
-        found = Tokens.of(tokenizer, examples, made_of.max_tokens, rows, warn=False, tags=True)
+        found = Tokens.of(tokenizer, examples, made_of.max_tokens, rows, warn=False, tags=True, pairs=made_of.pairs)
         for row in np.flatnonzero(np.diff(found.words.offsets) == 0) if found.words else ():
             raise DataError(
                 "A text should have a word that the tokenizer reads. Found none in "
@@ -222,8 +222,8 @@ def tokenise(tokenizer: Any, examples: list[Example], labels: Labels, made_of: M
     numbers: list[int] | list[list[int]] = labels.encode(e.label for e in examples if e.label is not None)
     if made_of.sets:
         numbers = encode_sets(labels, Table(examples, "the texts"))
-    most, windows, overlap = made_of.max_tokens, made_of.windows, made_of.overlap
-    return Tokens.of(tokenizer, examples, most, numbers, warn=False, windows=windows, overlap=overlap)
+    most, windows, overlap, pairs = made_of.max_tokens, made_of.windows, made_of.overlap, made_of.pairs
+    return Tokens.of(tokenizer, examples, most, numbers, warn=False, windows=windows, overlap=overlap, pairs=pairs)
 
 
 def label_texts(tokenizer: Any, labels: Labels, most: int) -> Batch:

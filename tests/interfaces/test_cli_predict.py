@@ -15,6 +15,7 @@ from offramp.data.sources import read
 from offramp.verbs.predict import Format
 
 Run = Callable[..., Any]
+Toy = Callable[..., tuple[list[str], list[str]]]
 
 
 @pytest.fixture(scope="session")
@@ -194,7 +195,12 @@ def test_answers_are_written_beside_their_texts(offramp: Run, model: Path, tmp_p
     assert sorted(file.name for file in tmp_path.iterdir()) == [out.name, "texts.jsonl"]
 
 
-def test_the_second_text_of_a_pair_is_written_too(offramp: Run, model: Path, tmp_path: Path) -> None:
+def test_the_second_text_of_a_pair_is_written_too(
+    offramp: Run, quick: Callable[..., Classifier], toy: Toy, tmp_path: Path
+) -> None:
+    texts, labels = toy(12)
+    model = tmp_path / "model"
+    quick().fit(list(zip(texts, reversed(texts), strict=True)), labels).save(model)
     (tmp_path / "a.csv").write_text("sentence1,sentence2\ngood,bad\n")
     assert offramp("predict", model, tmp_path / "a.csv", "--out", tmp_path / "b.csv").code == 0
     assert (tmp_path / "b.csv").read_text("utf-8").startswith("text,pair,label,probability,depth,certified\ngood,bad,")

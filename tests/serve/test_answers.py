@@ -16,6 +16,8 @@ from starlette.testclient import TestClient
 from tests.conftest import WORDS
 
 from offramp import Classifier
+from offramp.serve.app import create_app
+from offramp.serve.facts import load
 from offramp.types import Example
 
 TEXTS = st.lists(st.lists(st.sampled_from(WORDS), min_size=1, max_size=40).map(" ".join), min_size=1, max_size=6)
@@ -110,11 +112,14 @@ def test_a_text_that_is_too_long_for_the_model_is_cut_and_says_so(client: TestCl
         assert cut["label"] == classifier.decide([long])[0].label
 
 
-def test_pairs_are_answered_and_share_no_batch_with_single_texts(client: TestClient, classifier: Classifier) -> None:
+def test_where_nobody_said_what_was_learnt_pairs_share_no_batch_with_single_texts(folder: Path) -> None:
     pairs = [["good", "the film"], ["bad", "very dull"]]
-    with ThreadPoolExecutor(8) as clients:
+    loaded, state = load(folder)
+    loaded.pairs_ = None
+    with TestClient(create_app(loaded, state)) as client, ThreadPoolExecutor(8) as clients:
         both = list(clients.map(lambda texts: predict(client, texts), [pairs, ["good film"]] * 8))
-    wanted = [each.label for each in classifier.decide([tuple(pair) for pair in pairs])]
+        assert client.get("/model").json()["text_pairs"] is None
+    wanted = [each.label for each in loaded.decide([tuple(pair) for pair in pairs])]
     assert all([each["label"] for each in found] == wanted for found in both[::2])
 
 

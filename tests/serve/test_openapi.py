@@ -13,7 +13,9 @@ from schemathesis import GenerationMode
 from starlette.testclient import TestClient
 from tests.serve.conftest import listening
 
-from offramp.serve.requests import EXAMPLES
+from offramp.serve.facts import load
+from offramp.serve.requests import EXAMPLES, schema
+from offramp.serve.settings import ServeSettings
 
 OPERATIONS = ["POST /predict", "GET /model", "GET /healthz", "GET /readyz", "GET /metrics"]
 
@@ -63,14 +65,19 @@ def test_the_examples_are_answered(client: TestClient) -> None:
         assert client.post("/predict", json=example).status_code == 200, example
 
 
-def test_the_schema_knows_the_limits_of_the_server(open_client: Any) -> None:
-    with open_client(max_texts=3, max_characters=7) as client:
-        told = client.get("/openapi.json").json()
-    body = told["paths"]["/predict"]["post"]["requestBody"]["content"]["application/json"]["schema"]
-    single, pairs = body["properties"]["texts"]["anyOf"]
-    assert (single["minItems"], single["maxItems"], pairs["maxItems"]) == (1, 3, 3)
-    assert single["items"]["maxLength"] == 7
-    assert [text["maxLength"] for text in pairs["items"]["prefixItems"]] == [7, 7]
+@pytest.mark.parametrize("learnt", [None, False, True])
+def test_the_schema_knows_the_limits_of_the_server_and_what_its_model_learnt(folder: Path, learnt: bool | None) -> None:
+    loaded, _ = load(folder)
+    loaded.pairs_ = learnt
+    body = schema(ServeSettings(max_texts=3, max_characters=7), loaded)
+    kinds = body["properties"]["texts"]["anyOf"]
+    assert [(kind["minItems"], kind["maxItems"]) for kind in kinds] == [(1, 3)] * (2 if learnt is None else 1)
+    if learnt is not True:
+        assert kinds[0]["items"]["maxLength"] == 7
+    if learnt is not False:
+        assert [text["maxLength"] for text in kinds[-1]["items"]["prefixItems"]] == [7, 7]
+    for example in body["examples"]:
+        assert {isinstance(text, list) for text in example["texts"]} == {learnt is True}
 
 
 def test_every_answer_that_predict_can_give_is_told(client: TestClient) -> None:

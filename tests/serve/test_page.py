@@ -103,6 +103,14 @@ def test_texts_are_answered_with_label_depth_and_every_exit(open_page: Any, clas
     assert wide[0] > wide[1]
 
 
+def test_a_tab_is_part_of_a_text_where_the_model_learnt_single_ones(open_page: Any, classifier: Any) -> None:
+    page = ready(open_page())
+    assert not page.locator("#pairs-hint").is_visible()
+    ask(page, "good\tfilm")
+    truth = classifier.decide(["good\tfilm"])[0]
+    assert page.locator("li.answer .label").first.inner_text() == truth.label
+
+
 def test_a_long_text_ends_in_an_ellipsis_and_is_shown_whole_on_request(open_page: Any) -> None:
     page = ready(open_page(viewport={"width": 600, "height": 800}))
     ask(page, "good film\n" + "the plot was bad " * 55)

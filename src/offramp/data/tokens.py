@@ -58,6 +58,7 @@ class Tokens:
         windows: int = 1,
         overlap: int = 0,
         tags: bool = False,
+        pairs: bool | None = None,
     ) -> Tokens:
         """Tokenise texts or pairs, cut to `max_length` tokens, special tokens included; one warning counts the cuts.
 
@@ -72,8 +73,12 @@ class Tokens:
         With `tags` it is told which tokens begin a word; `labels` are then one for each word of each text, and those of
         words that were cut off are left out. Texts are tokenised as their words with blanks between them, so that a
         text that comes as a list of words and one that does not are read alike.
+
+        Where `pairs` says what the model learnt, texts of the other kind are refused.
         """
         paired = _paired(examples)
+        if examples and pairs is not None:
+            check_kind(paired, pairs)
         if paired and windows > 1:
             raise DataError("Texts that are read in windows should be single texts. Found pairs: set data.windows=1.")
         if tokenizer.pad_token_id is None:
@@ -264,6 +269,14 @@ def _paired(examples: Sequence[Example]) -> bool:
                 "Keep pairs and single texts in separate data sets."
             )
     return paired
+
+
+def check_kind(paired: bool, learnt: bool) -> None:
+    """Refuse pairs for a model that learnt single texts, and the other way round: its answers would mean nothing."""
+    if paired and not learnt:
+        raise DataError("The model learnt single texts and should be given those. Found pairs: choose one column.")
+    if learnt and not paired:
+        raise DataError("The model learnt pairs of texts and should be given those. Found single texts: give both.")
 
 
 def _kept(special: npt.NDArray[np.int64], max_length: int) -> npt.NDArray[np.bool_]:

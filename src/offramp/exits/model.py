@@ -37,6 +37,7 @@ class MultiExitConfig(PreTrainedConfig):
     model_type = "offramp"
     has_no_defaults_at_init = True
     tags = False  # whether each word has a tag, and not each text a label
+    pairs: bool | None = None  # whether it learnt pairs of texts; None where nobody has said
 
     def __init__(
         self,
@@ -57,6 +58,7 @@ class MultiExitConfig(PreTrainedConfig):
         overlap: int = 0,
         sets: bool = False,
         tags: bool = False,
+        pairs: bool | None = None,
         **kwargs: Any,
     ) -> None:
         self.backbone = backbone or {}
@@ -78,6 +80,8 @@ class MultiExitConfig(PreTrainedConfig):
             kwargs["problem_type"] = SETS  # by which Hugging Face's pipelines know
         if tags:
             self.tags = True  # a folder of any other model does not speak of it
+        if pairs is not None:
+            self.pairs = pairs
         kwargs.setdefault("architectures", ["MultiExitModel"])
         if self.labels:
             kwargs["id2label"] = {index: str(label) for index, label in enumerate(self.labels)}

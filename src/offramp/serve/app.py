@@ -20,6 +20,7 @@ from starlette.middleware import Middleware
 
 from offramp import __version__
 from offramp.classifier import Classifier
+from offramp.data.tokens import check_kind
 from offramp.errors import UserError
 from offramp.serve.answering import Answer, Answerer, Ask, ExitAnswer
 from offramp.serve.batcher import Batcher, Closed, QueueFull
@@ -72,8 +73,10 @@ class Served:
         with ExitStack() as stack:
             lane, count = stack.enter_context(self.classifier.engine_.lanes())
             answerer = Answerer(self.classifier, self.choices, lane, count)
+            paired = bool(self.classifier.pairs_)
+            warm = Example("warm", "warm" if paired else None)
             for number in range(count):  # the first batch of a thread is slow, and nobody should wait for it
-                answerer(number, Ask(Choice(), paired=False, detail=False), [Example("warm")])
+                answerer(number, Ask(Choice(), paired), [warm])
             held = self.settings
             self.batcher = Batcher(answerer, count, held.max_batch, held.max_wait, held.queue, self.metrics.ran)
             yield
@@ -89,7 +92,9 @@ class Served:
             raise HTTPException(415, "The header `Content-Type` should be application/json.")
         asked = parse(await request.body(), self.settings)
         request.scope["state"]["facts"] |= {"texts": len(asked.texts), "detail": asked.detail}
-        self.choices.find(asked.ask.choice)  # one that cannot be is refused before it waits
+        self.choices.find(asked.ask.choice)  # what cannot be is refused before it waits
+        if self.classifier.pairs_ is not None:
+            check_kind(asked.ask.paired, self.classifier.pairs_)
         assert self.batcher is not None
         waiting = asyncio.wrap_future(self.batcher.submit(asked.ask, asked.examples))
         try:

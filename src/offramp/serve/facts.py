@@ -51,6 +51,7 @@ def about(classifier: Classifier, state: str, settings: ServeSettings, folder: P
         "labels": list(classifier.labels_.names),
         "label_sets": classifier.sets_,
         "word_tags": classifier.tags_,
+        "text_pairs": classifier.pairs_,
         "max_tokens": classifier.max_tokens_,
         "policy": _plain(classifier.policy_in_force()),
         "promise": None if certificate is None else certificate.promises(),

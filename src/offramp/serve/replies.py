@@ -118,6 +118,7 @@ class ModelReply(BaseModel):
     labels: list[str | int]
     label_sets: bool
     word_tags: bool
+    text_pairs: bool | None
     max_tokens: int
     policy: dict[str, Any]
     promise: str | None

@@ -126,7 +126,12 @@ def parse(body: bytes, settings: ServeSettings) -> PredictRequest:
 def schema(settings: ServeSettings, classifier: Classifier) -> dict[str, Any]:
     """The request as JSON Schema, with the limits of this server and what its model can be asked for."""
     found = PredictRequest.model_json_schema()
-    for kind in found["properties"]["texts"]["anyOf"]:
+    single, paired = found["properties"]["texts"]["anyOf"]
+    known = {None: [single, paired], False: [single], True: [paired]}[classifier.pairs_]
+    found["properties"]["texts"]["anyOf"] = known
+    if classifier.pairs_:
+        found["examples"] = [{**each, "texts": [[text, text] for text in each["texts"]]} for each in EXAMPLES]
+    for kind in known:
         kind |= {"minItems": 1, "maxItems": settings.max_texts}
         for text in [kind["items"], *kind["items"].get("prefixItems", [])]:
             if text.get("type") == "string":

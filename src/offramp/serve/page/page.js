@@ -39,7 +39,8 @@ async function begin() {
   document.title = `${model.name} – offramp`;
   const labels = `${model.labels.length} labels`;
   find("facts").textContent = `${model.layers} layers, ${labels}, on ${model.engine}. ${standing()}`;
-  if (model.word_tags) find("pairs-hint").hidden = true;
+  find("pairs-hint").hidden = model.word_tags || model.text_pairs === false;
+  if (model.text_pairs) find("pairs-hint").textContent = "Each line is a pair of texts with a tab between them.";
   setDial();
   showCurves();
 }
@@ -112,6 +113,7 @@ function readDial() {
 
 function given() {
   const lines = find("texts").value.split("\n").map((line) => line.replace(/\r$/, "")).filter((line) => line.trim());
+  if (model.text_pairs === false) return lines;
   const pairs = lines.map((line) => line.split("\t"));
   return lines.length && pairs.every((pair) => pair.length === 2) ? pairs : lines;
 }
