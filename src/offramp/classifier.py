@@ -264,7 +264,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 else:
                     static = Static(config, objective, learn_tokens, held_tokens, score, tokenizer, training, watch)
                     model, result = static.run(model, resume)
-                    model.config.pairs = learn[0].pair is not None
+                    model.config.pairs = learn[0].pair is not None  # a teacher's configuration may not say
         self._adopt(model, tokenizer, config)
         self.held_out_, self.seen_ = self._table(held), digests([*learn, *held])
         if folder:
@@ -307,8 +307,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.classes_ = np.array(self.labels_.names)
         self.sets_, self.tags_ = made_of.sets, made_of.tags
         self.pairs_ = made_of.pairs
-        self.max_tokens_ = made_of.max_tokens
-        self.windows_: dict[str, Any] = {"windows": made_of.windows, "overlap": made_of.overlap}
+        self.max_tokens_, self.windows_, self.overlap_ = made_of.max_tokens, made_of.windows, made_of.overlap
         self.certified_: Certified | None = None
         self.seen_ = None
 
@@ -409,7 +408,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def warn_of_cuts(self, cuts: int, texts: int, unread: int = 0) -> None:
         """One warning that counts the texts that were cut, where there are any, and the words that were not read."""
         if cuts:
-            warn_of_cuts(cuts, texts, self.max_tokens_ * self.windows_["windows"], unread)
+            warn_of_cuts(cuts, texts, self.max_tokens_ * self.windows_, unread)
 
     def evaluate(self, data: Table) -> Evaluated:
         """Scores under the policy, and of every exit on its own."""
@@ -597,8 +596,12 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self._tokens(as_examples(X, self.tags_), warn)
 
     def _tokens(self, examples: Sequence[Example], warn: bool = True) -> Tokens:
-        kind: dict[str, Any] = {"tags": self.tags_, "pairs": self.pairs_}
-        return Tokens.of(self.tokenizer_, examples, self.max_tokens_, warn=warn, **self.windows_, **kind)
+        return Tokens.of(self.tokenizer_, examples, warn=warn, **self.reading())
+
+    def reading(self) -> dict[str, Any]:
+        """How its texts become tokens, as `Tokens.of` takes it."""
+        cut = {"max_length": self.max_tokens_, "windows": self.windows_, "overlap": self.overlap_}
+        return {**cut, "tags": self.tags_, "pairs": self.pairs_}
 
     def _table(self, examples: list[Example]) -> Table:
         """Examples of the training as a table."""

@@ -87,4 +87,4 @@ def test_the_command_line_says_so(offramp: Callable[..., Any], model: Path, tmp_
     (tmp_path / "a.csv").write_text("sentence1,sentence2\ngood,bad\n")
     ran = offramp("predict", model, tmp_path / "a.csv")
     assert (ran.code, ran.out) == (2, "")
-    assert "The model learnt single texts and should be given those. Found pairs: choose one column." in ran.err
+    assert "The model learnt single texts and should be given those. Found pairs: give one text each." in ran.err

@@ -13,8 +13,9 @@ from schemathesis import GenerationMode
 from starlette.testclient import TestClient
 from tests.serve.conftest import listening
 
+from offramp.serve.app import create_app
 from offramp.serve.facts import load
-from offramp.serve.requests import EXAMPLES, schema
+from offramp.serve.requests import EXAMPLES
 from offramp.serve.settings import ServeSettings
 
 OPERATIONS = ["POST /predict", "GET /model", "GET /healthz", "GET /readyz", "GET /metrics"]
@@ -67,9 +68,11 @@ def test_the_examples_are_answered(client: TestClient) -> None:
 
 @pytest.mark.parametrize("learnt", [None, False, True])
 def test_the_schema_knows_the_limits_of_the_server_and_what_its_model_learnt(folder: Path, learnt: bool | None) -> None:
-    loaded, _ = load(folder)
+    loaded, state = load(folder)
     loaded.pairs_ = learnt
-    body = schema(ServeSettings(max_texts=3, max_characters=7), loaded)
+    with TestClient(create_app(loaded, state, ServeSettings(max_texts=3, max_characters=7))) as client:
+        told = client.get("/openapi.json").json()
+    body = told["paths"]["/predict"]["post"]["requestBody"]["content"]["application/json"]["schema"]
     kinds = body["properties"]["texts"]["anyOf"]
     assert [(kind["minItems"], kind["maxItems"]) for kind in kinds] == [(1, 3)] * (2 if learnt is None else 1)
     if learnt is not True:

@@ -274,9 +274,9 @@ def _paired(examples: Sequence[Example]) -> bool:
 def check_kind(paired: bool, learnt: bool) -> None:
     """Refuse pairs for a model that learnt single texts, and the other way round: its answers would mean nothing."""
     if paired and not learnt:
-        raise DataError("The model learnt single texts and should be given those. Found pairs: choose one column.")
+        raise DataError("The model learnt single texts and should be given those. Found pairs: give one text each.")
     if learnt and not paired:
-        raise DataError("The model learnt pairs of texts and should be given those. Found single texts: give both.")
+        raise DataError("The model learnt pairs of texts and should be given those. Found single texts: give two each.")
 
 
 def _kept(special: npt.NDArray[np.int64], max_length: int) -> npt.NDArray[np.bool_]:

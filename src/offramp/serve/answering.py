@@ -8,7 +8,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import torch
@@ -77,8 +76,7 @@ class Answerer:
         tokenizer, most, tags = self.tokenizers[lane], self.classifier.max_tokens_, self.classifier.tags_
 
         def read(some: list[Example]) -> Tokens:
-            kind: dict[str, Any] = {"tags": tags, "pairs": self.classifier.pairs_}
-            return Tokens.of(tokenizer, some, most, warn=False, **kind, **self.classifier.windows_)
+            return Tokens.of(tokenizer, some, warn=False, **self.classifier.reading())
 
         tokens = read(texts)
         cut = [False] * len(texts)

@@ -83,9 +83,7 @@ class _Seen:
         self.names = [name for name in task(run.task).labels if name in mine]
         self.order = torch.tensor([mine.index(name) for name in self.names])  # (C,)
         self.truth = [self.names.index(str(label)) for label in test.labels]
-        self.tokens = Tokens.of(
-            classifier.tokenizer_, test.examples, classifier.max_tokens_, warn=False, **classifier.windows_
-        )
+        self.tokens = Tokens.of(classifier.tokenizer_, test.examples, warn=False, **classifier.reading())
         self.depth, self.trained = engine.depth, list(engine.trained)
         self.outputs = pool(engine, self.tokens, BATCH, sorted({*engine.trained, engine.depth})).outputs
 
