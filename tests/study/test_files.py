@@ -77,6 +77,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "a scale that lacks": ({"study": {"scales": {"smoke": {"tasks": ["rte"]}}}}, "Missing: cpu, paper"),
     "a field": ({"smoke": {"set": {"data.kap": 3}}}, "`data.kap` is not a known field.*'data.cap'"),
     "a field of a task": ({"smoke": {"tasks_set": {"rte": {"data.kap": 3}}}}, "'data.cap'"),
+    "a task with seeds": ({"a": {**CE, "scales": {"cpu": {"tasks_seeds": {"rtee": 2}}}}}, "`rtee`.*'rte'"),
     "a task that is set": ({"smoke": {"tasks_set": {"rtee": {}}}}, "`rtee` is not a known task.*'rte'"),
     "seeds": ({"smoke": {"seeds": [1, 1]}}, "`seeds`.*different whole numbers"),
     "no seed": ({"smoke": {"seeds": 0}}, "`seeds`"),

@@ -93,6 +93,18 @@ def test_a_variant_takes_part_where_it_says(tmp_path: Path) -> None:
     assert "elsewhere" in {run.variant for run in runs(tmp_path, "paper", **given)}
 
 
+def test_a_variant_has_seeds_of_its_own_on_a_task(tmp_path: Path) -> None:
+    part = {"seeds": [4], "tasks_seeds": {"rte": 3}}
+    own = {**CE, "scales": {"smoke": part}}
+    found = runs(tmp_path, study={"baseline": ""}, smoke={"tasks": ["rte", "sst2"], "seeds": 2}, all=CE, own=own)
+    seeds = [(run.variant, run.task, run.seed) for run in found]
+    assert sorted(seeds) == [
+        *[("all", task, seed) for task in ("rte", "sst2") for seed in (0, 1)],
+        *[("own", "rte", seed) for seed in (0, 1, 2)],
+        ("own", "sst2", 4),
+    ]
+
+
 def test_the_first_of_two_trainings_has_its_own_recipe_and_settings(tmp_path: Path) -> None:
     before = {"task": "rte", "recipe": "scl", "set": {"optimise.epochs": 5}}
     smoke = {"set": {"data.cap": 20}, "tasks_set": {"rte": {"data.cap": 30}, "sst2": {"data.cap": 40}}, "seeds": [2]}

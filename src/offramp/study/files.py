@@ -162,9 +162,16 @@ def _variant(reader: Reader, file: str) -> Variant:
 
 
 def _part(reader: Reader) -> Part:
-    reader.allow(["set", "tasks", "values", "seeds"])
-    tasks = reader.names("tasks", "task", TASKS)
-    return Part(reader.settings("set"), tasks, reader.values("values"), reader.seeds("seeds"))
+    reader.allow(["set", "tasks", "values", "seeds", "tasks_seeds"])
+    by_task = reader.inner("tasks_seeds")
+    known(f"task in {by_task.file}", by_task.tree, TASKS)
+    return Part(
+        settings=reader.settings("set"),
+        tasks=reader.names("tasks", "task", TASKS),
+        values=reader.values("values"),
+        seeds=reader.seeds("seeds"),
+        tasks_seeds={task: by_task.seeds(task) for task in by_task.tree},
+    )
 
 
 def _before(reader: Reader) -> Before | None:

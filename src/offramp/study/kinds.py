@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from offramp.config import Config
@@ -76,6 +76,7 @@ class Part:
     tasks: tuple[str, ...] = ()
     values: tuple[Value, ...] = ()
     seeds: tuple[int, ...] = ()
+    tasks_seeds: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # by task, where it differs
 
 
 @dataclass(frozen=True)
@@ -106,7 +107,12 @@ class Variant:
     def part(self, scale: str) -> Part:
         """How it takes part at this scale."""
         own = self.parts.get(scale, Part())
-        return Part(own.settings, own.tasks or self.tasks, own.values or self.values, own.seeds)
+        return replace(own, tasks=own.tasks or self.tasks, values=own.values or self.values)
+
+    def seeds(self, scale: Scale, task: str) -> tuple[int, ...]:
+        """The seeds of its runs on a task at this scale."""
+        part = self.part(scale.name)
+        return part.tasks_seeds.get(task) or part.seeds or scale.seeds
 
     def at(self, scale: str) -> str:
         """The recipe at a scale."""

@@ -92,13 +92,13 @@ def plan(study: Study, scale: str) -> list[Run]:
     """Every run of a study at a scale, seed by seed, so that a study that is stopped has whole rows for some seeds."""
     chosen = study.scale(scale)
     variants = [variant for variant in study.variants if variant.takes_part(scale)]
-    seeds = {seed for variant in variants for seed in variant.part(scale).seeds or chosen.seeds}
+    seeds = {seed for variant in variants for task in chosen.tasks for seed in variant.seeds(chosen, task)}
     runs = [
         _run(study, chosen, variant, task, value, seed)
         for seed in sorted(seeds)
         for task in chosen.tasks
         for variant in variants
-        if seed in (variant.part(scale).seeds or chosen.seeds) and task in (variant.part(scale).tasks or chosen.tasks)
+        if seed in variant.seeds(chosen, task) and task in (variant.part(scale).tasks or chosen.tasks)
         for value in variant.part(scale).values or chosen.values or (None,)
     ]
     if not runs:
