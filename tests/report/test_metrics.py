@@ -8,7 +8,7 @@ import pytest
 from sklearn.metrics import confusion_matrix, f1_score, matthews_corrcoef
 
 from offramp.errors import ConfigError, DataError
-from offramp.report.metrics import Evaluation, confusion, scores
+from offramp.report.metrics import Evaluation, confusion, score_without_a_look, scores
 
 
 def test_scores_equal_those_worked_out_by_hand():
@@ -60,6 +60,14 @@ def test_f1_of_more_than_two_classes_is_refused_and_macro_f1_offered():
 @pytest.mark.parametrize(("truth", "predicted"), [([0, 0], [0, 0]), ([1, 1], [0, 1]), ([0, 1], [1, 1]), ([1], [0])])
 def test_matthews_is_zero_where_it_is_undefined(truth, predicted):
     assert scores(truth, predicted, classes=2).mcc == 0.0
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted"), [("accuracy", 0.8), ("f1", 1 / 3), ("macro_f1", 0.5 * 8 / 9), ("mcc", 0.0)]
+)
+def test_the_score_without_a_look_is_that_of_the_best_class_for_it(name, wanted):
+    # All 0: 4 of 5 right, F1 of class 0 8/9; all 1: 1 of 5 right, F1 of class 1 2/6.
+    assert score_without_a_look([0, 0, 0, 0, 1], 2, name) == pytest.approx(wanted)
 
 
 def test_a_score_is_found_by_its_name_and_a_near_name_is_offered():

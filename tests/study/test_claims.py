@@ -21,18 +21,36 @@ AXIS = {"field": "data.cap", "name": "texts"}
 
 
 def shown(
-    home: Path, claims: list[dict[str, Any]], gain: Any, seeds: int = 6, values: tuple[int, ...] = (), leave: int = 0
+    home: Path,
+    claims: list[dict[str, Any]],
+    gain: Any,
+    seeds: int = 6,
+    values: tuple[int, ...] = (),
+    leave: int = 0,
+    always: float | None = None,
+    **given: Any,
 ) -> Shown:
-    """CE at 60 % at every depth, and CE + SCL above it by what `gain` says of a run and a depth, in points."""
-    smoke = {"seeds": seeds, **({"values": list(values)} if values else {})}
+    """CE at 60 % at every depth, and CE + SCL above it by what `gain` says of a run and a depth, in points.
+
+    `always` is the score of an answer that looks at no text, `given` what else the study has.
+    """
+    smoke = {"seeds": seeds, **({"values": list(values)} if values else {}), **given.pop("smoke", {})}
     study = load_study(
-        str(write_study(home / "studies", study={"claims": claims, **({"axis": AXIS} if values else {})}, smoke=smoke))
+        str(
+            write_study(
+                home / "studies",
+                study={"claims": claims, **({"axis": AXIS} if values else {}), **given.pop("study", {})},
+                smoke=smoke,
+                **given,
+            )
+        )
     )
     runs = plan(study, "smoke")
     for run in runs[: len(runs) - leave]:
         scores = {depth: 0.6 + (gain(run, depth) / 100 if run.variant == "scl" else 0.0) for depth in range(1, 5)}
         found = record(run)
         found["metrics"] |= {"score": scores[4], "by_exit": {str(depth): s for depth, s in scores.items()}}
+        found["metrics"] |= {} if always is None else {"always": always}
         share = 0.25 + (gain(run, 4) / 100 if run.variant == "scl" else 0.0)
         found["angles"]["after"]["above"] = share
         write(found, home / "results" / run.place)
@@ -163,7 +181,7 @@ def test_what_stands_among_all_claims_shows_clearly(tmp_path: Path) -> None:
     more = judged([*many, shown(tmp_path / "c", [claim()], lambda run, _: (-1) ** run.seed * (1 + run.seed))])
     assert [each.words for each in more] == ["shows", "shows clearly", "does not show"]
     counts = "shows 2 (1 clearly), does not show 1"
-    assert tally(more) == f"Of 3 claims, by what our runs say of them: {counts}."
+    assert tally(more) == f"Of 3 claims of the papers, by what our runs say of them: {counts}."
     assert headline(more[0].shown, more[:1]) == "It is so: shows, +2.2"
 
 
@@ -181,9 +199,63 @@ def test_pairs_that_could_not_show_anything_among_so_many_claims_are_too_few(tmp
 
 def test_missing_runs_are_told_and_a_claim_without_pairs_is_left_out(tmp_path: Path) -> None:
     found = one(shown(tmp_path / "a", [claim()], unequal, leave=1))
-    assert found.row().cells[3].shown == "5, not all made"
+    assert found.row().cells[3].shown == "5; not all made"
     assert claims_table([shown(tmp_path / "b", [claim()], unequal, leave=11)]) is None
     assert claims_table([shown(tmp_path / "c", [], unequal)]) is None
+
+
+def test_a_claim_of_staying_within_a_deviation_is_asked_of_every_task_and_is_no_test(tmp_path: Path) -> None:
+    """CE goes up and down by a point, so its deviation is a little more than one."""
+
+    def gain(run: Run, _: int) -> float:
+        wave = -((-1) ** run.seed)
+        return wave + {"sst2": -0.5, "rte": -2.0}[run.task]
+
+    claims = [claim(first="ce", second="scl", holds="within"), claim(first="scl", second="ce")]
+    tasks = {"tasks": ["sst2", "rte"]}
+    near = judged([shown(tmp_path / "a", claims, gain, smoke={"tasks": ["sst2"]})])
+    far = judged([shown(tmp_path / "b", [claim(first="scl", second="ce", holds="within")], gain, smoke=tasks)])
+    assert near[0].words == "holds on every task"
+    assert (near[0].found.p, near[0].found.corrected) == (None, None)
+    assert near[1].found.corrected == near[1].found.p  # alone in its family
+    assert far[0].words == "does not hold: sst2, rte"  # the second is CE here, which does not vary at all
+    back = judged([shown(tmp_path / "c", [claim(first="ce", second="scl", holds="within")], gain, smoke=tasks)])
+    assert back[0].words == "holds on every task"  # CE is above
+    rise = judged(
+        [shown(tmp_path / "d", [claim(first="ce", second="scl", holds="within")], lambda *at: -gain(*at), smoke=tasks)]
+    )
+    assert rise[0].words == "does not hold: rte"  # below by 0.5 with a deviation of 1.1, and by 2
+
+
+@pytest.mark.parametrize(("always", "told"), [(0.5, "shows"), (0.7, "shows (not learnt: sst2)"), (None, "shows")])
+def test_a_task_that_neither_variant_learns_is_named(tmp_path: Path, always: float | None, told: str) -> None:
+    found = one(shown(tmp_path, [claim()], unequal, always=always))
+    assert (found.words, found.told, found.row().cells[1].shown) == ("shows", told, told)
+    assert headline(found.shown, [found]) == f"It is so: {told}, +2.2"
+
+
+def test_what_is_above_always_the_same_label_by_chance_alone_is_not_learnt(tmp_path: Path) -> None:
+    def gain(run: Run, _: int) -> float:
+        return 20 * (-1) ** run.seed
+
+    assert one(shown(tmp_path, [claim()], gain, always=0.595)).told == "does not show"  # CE, always 0.5 above, learns
+    assert one(shown(tmp_path / "b", [claim()], gain, always=0.605)).told == "does not show (not learnt: sst2)"
+
+
+def test_pairs_are_counted_by_task_where_some_tasks_have_more(tmp_path: Path) -> None:
+    smoke = {"tasks": ["sst2", "rte"], "seeds": 2}
+    more = {"scales": {"smoke": {"tasks_seeds": {"sst2": 6}}}}
+    found = one(shown(tmp_path, [claim()], unequal, smoke=smoke, ce={**CE, **more}, scl={**SCL, **more}))
+    assert found.row().cells[3].shown == "8 (6 sst2, 2 rte)"
+    same = one(shown(tmp_path / "b", [claim()], unequal, smoke=smoke))
+    assert same.row().cells[3].shown == "4"
+
+
+def test_claims_of_the_papers_and_our_own_are_counted_apart(tmp_path: Path) -> None:
+    ours = shown(tmp_path / "a", [claim()], unequal, study={"paper": "", "place": "", "claims": [claim()]})
+    verdicts = judged([ours, shown(tmp_path / "b", [claim()], unequal)])
+    words = "by what our runs say of them: shows 1."
+    assert tally(verdicts) == f"Of 1 claims of the papers, {words} Of 1 claims of our own, {words}"
 
 
 def test_the_table_of_a_study_tells_its_claims(tmp_path: Path) -> None:

@@ -110,6 +110,33 @@ def test_six_pairs_in_one_direction_are_significant_and_marked(tmp_path: Path) -
     assert headline(found) == "against CE: below ACL -5.0"
 
 
+@pytest.mark.parametrize("study", [{"view": "layers"}, {"axis": {"field": "data.cap", "name": "texts"}}])
+def test_a_test_over_all_tasks_marks_no_table_of_one(tmp_path: Path, study: dict[str, Any]) -> None:
+    acl = {"recipe": "acl", "label": "ACL", "order": 1}
+    values = {"values": [8, 16]} if "axis" in study else {}
+    given = {"study": {**study, "baseline": "acl"}, "acl": acl, "jt": {**acl, "label": "JT", "order": 2}}
+    several = shown(tmp_path, smoke={"tasks": ["rte", "sst2"], "seeds": 3, **values}, **given)
+    assert [list(cells(several, table)) for table in range(3)] == [["ACL", "JT"], ["ACL", "JT"], ["JT ▼"]]
+    single = shown(tmp_path / "one", smoke={"seeds": 6, **values}, **given)
+    assert [list(cells(single, table)) for table in range(2)] == [["ACL", "JT ▼"], ["JT ▼"]]
+
+
+@pytest.mark.parametrize(
+    ("view", "wanted"),
+    [
+        ("scores", ["52.0"]),
+        ("layers", ["52.0"] * 5),
+        ("angles", ["–"] * 4 + ["52.0"]),
+        ("map", ["52.0"] + ["–"] * 4),
+    ],
+)
+def test_every_view_tells_what_an_answer_without_a_look_scores(tmp_path: Path, view: str, wanted: list[str]) -> None:
+    found = shown(tmp_path, study={"view": view}, acl={"recipe": "acl", "label": "ACL"}, ce=CE)
+    for each in found.results:
+        each.record["metrics"]["always"] = 0.52
+    assert cells(found)["always the same label"] == wanted
+
+
 def test_few_seeds_are_said_to_be_too_few(tmp_path: Path) -> None:
     found = shown(tmp_path, smoke={"seeds": 2})
     assert cells(found, 1) == {"CE + SCL": ["+2.10", "2", "too few pairs for a test (2 of 6 with a difference)"]}
@@ -140,7 +167,7 @@ def test_costs_are_compared_on_the_tasks_that_all_models_run_on(tmp_path: Path) 
 
 def test_layers_are_columns_and_a_model_of_one_exit_has_one_number(tmp_path: Path) -> None:
     found = shown(tmp_path, study={"view": "layers"}, ce=CE, acl={"recipe": "acl", "label": "ACL", "order": 2})
-    assert cells(found) == {"CE": ["–", "–", "–", "60.0", "60.0"], "ACL": ["25.0", "35.0", "45.0", "55.0", "40.0"]}
+    assert cells(found) == {"CE": ["–", "–", "–", "60.0", "–"], "ACL": ["25.0", "35.0", "45.0", "55.0", "40.0"]}
 
 
 def test_where_every_depth_is_shown_their_mean_is_compared(tmp_path: Path) -> None:

@@ -3,7 +3,8 @@
 A claim is about two variants. Every task and seed gives a difference of runs that share them, the mean over the values
 of a sweep; for a claim about a trend it gives the slope of the differences along the values, in points per step. The
 paired Wilcoxon test asks whether these numbers lie on one side of nothing, and Student's t gives an interval for their
-mean.
+mean. A claim that one stays `within` a deviation of the other is no test: it holds on every task, or it does not.
+A task that neither variant learns says nothing of the two, and is named.
 
 A study is a family: Holm's correction for its own claims decides whether one shows, so that its table says the same
 wherever it stands. Where many studies are told together some would show by luck: what still stands after a correction
@@ -12,20 +13,22 @@ for all of their claims shows clearly.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import mean, stdev
 
 from offramp.report.grid import NOTHING, Cell, Grid, Row
-from offramp.report.significance import LEVEL, Comparison, compare, holm, together
+from offramp.report.significance import LEVEL, Comparison, Spread, compare, holm, together
 from offramp.study.kinds import Claim
-from offramp.study.pairs import Shared, differences, shared, sweeps
+from offramp.study.learnt import unlearnt
+from offramp.study.pairs import Draw, Shared, differences, shared, sweeps
 from offramp.study.results import Found
 from offramp.study.views import Shown, near
 
 COVERED = 0.95
 CLEARLY = " clearly"
+WITHIN = "within"
 
 
 @dataclass(frozen=True)
@@ -35,7 +38,9 @@ class Verdict:
     shown: Shown
     claim: Claim
     numbers: tuple[float, ...]  # differences in points, or slopes in points per step
+    draws: tuple[Draw, ...]  # task and seed of each
     found: Comparison  # corrected for the claims of its study
+    apart: tuple[str, ...] = ()  # tasks that a claim of nearness does not hold on
     among_all: float | None = None  # p after the correction for all claims that are told together
 
     @property
@@ -46,6 +51,8 @@ class Verdict:
     @property
     def words(self) -> str:
         """Whether it shows, for people."""
+        if self.claim.holds == WITHIN:
+            return f"does not hold: {', '.join(self.apart)}" if self.apart else "holds on every task"
         if not self.found.enough:
             return "too few pairs to tell"
         clearly = CLEARLY if self.clear else ""
@@ -56,6 +63,12 @@ class Verdict:
             return "does not show"
         up = self.claim.holds in ("above", "rising")
         return f"shows{clearly}" if (self.found.side > 0) == up else f"the opposite shows{clearly}"
+
+    @property
+    def told(self) -> str:
+        """The same, with the tasks that neither of the two learns."""
+        none = unlearnt(self.shown, (self.claim.first, self.claim.second), self.claim.exit)
+        return f"{self.words} (not learnt: {', '.join(none)})" if none else self.words
 
     @property
     def interval(self) -> tuple[float, float] | None:
@@ -79,8 +92,8 @@ class Verdict:
         study = self.shown.study
         place = f"{study.paper} {study.place}".strip() or study.name
         between = "" if self.interval is None else f" ({self.interval[0]:+.1f} to {self.interval[1]:+.1f})"
-        pairs = str(len(self.numbers)) + ("" if self.whole else ", not all made")
-        cells = [self.claim.says, self.words, self.points + between, pairs, _p(self.found.corrected)]
+        pairs = _counted(self.draws) + ("" if self.whole else "; not all made")
+        cells = [self.claim.says, self.told, self.points + between, pairs, _p(self.found.corrected)]
         cells += [_p(self.among_all)] * among_others
         return Row(place, tuple(map(Cell, cells)))
 
@@ -109,40 +122,88 @@ def claims_table(studies: Sequence[Shown]) -> Grid | None:
 
 
 def tally(verdicts: Sequence[Verdict]) -> str:
-    """How many claims show and how many do not, in a sentence."""
+    """How many claims show and how many do not, in a sentence for those of the papers and one for our own."""
+    ours = [each for each in verdicts if not each.shown.study.paper]
+    theirs = [each for each in verdicts if each.shown.study.paper]
+    told = (("of the papers", theirs), ("of our own", ours))
+    return " ".join(_counts(whose, mine) for whose, mine in told if mine)
+
+
+def _counts(whose: str, verdicts: Sequence[Verdict]) -> str:
     counts = Counter(each.words.removesuffix(CLEARLY) for each in verdicts)
     clear = Counter(each.words.removesuffix(CLEARLY) for each in verdicts if each.clear)
     told = [
         f"{words} {count}" + (f" ({clear[words]} clearly)" if clear[words] else "")
         for words, count in counts.most_common()
     ]
-    return f"Of {len(verdicts)} claims, by what our runs say of them: {', '.join(told)}."
+    return f"Of {len(verdicts)} claims {whose}, by what our runs say of them: {', '.join(told)}."
 
 
 def _of_study(shown: Shown) -> list[Verdict]:
-    """The claims of one study, corrected for their number."""
-    measured = ((claim, tuple(_numbers(shown, claim))) for claim in shown.study.claims)
+    """The claims of one study, corrected for the number of those that are tested."""
+    measured = [(claim, _numbers(shown, claim)) for claim in shown.study.claims]
     told = {str(place): each for place, each in enumerate(measured) if each[1]}
-    found = together({place: compare(numbers, [0.0] * len(numbers)) for place, (_, numbers) in told.items()})
-    return [Verdict(shown, *told[place], each) for place, each in found.items()]
+    compared = {place: compare(list(found.values()), [0.0] * len(found)) for place, (_, found) in told.items()}
+    # What is no test has no p.
+    untested = {place: replace(compared[place], p=None) for place, (claim, _) in told.items() if claim.holds == WITHIN}
+    judged = untested | together({place: each for place, each in compared.items() if place not in untested})
+    return [
+        Verdict(shown, claim, tuple(found.values()), tuple(found), judged[place], _apart(shown, claim))
+        for place, (claim, found) in told.items()
+    ]
+
+
+def _apart(shown: Shown, claim: Claim) -> tuple[str, ...]:
+    """Tasks on which the mean of the first is below that of the second by more than the deviation of the second."""
+    if claim.holds != WITHIN:
+        return ()
+    first, second = (_by_task(shown, claim, name) for name in (claim.first, claim.second))
+    both = [task for task in first if task in second]
+    return tuple(t for t in both if second[t].mean - first[t].mean > (second[t].deviation or 0.0))
+
+
+def _by_task(shown: Shown, claim: Claim, variant: str) -> dict[str, Spread]:
+    """Mean and deviation over the seeds of every task, values averaged."""
+    found = _measured(shown, claim, variant)
+    scores: dict[str, list[float]] = defaultdict(list)
+    for (task, _), sweep in sweeps(found).items():
+        scores[task].append(mean(found[place] for place in sweep))
+    return {task: Spread.of(own) for task, own in scores.items()}
+
+
+def _counted(draws: Sequence[Draw]) -> str:
+    """How many pairs there are, by task where some tasks have more than others.
+
+    >>> _counted([("a", 0), ("b", 0)]), _counted([("a", 0), ("a", 1), ("b", 0)])
+    ('2', '3 (2 a, 1 b)')
+    """
+    counts = Counter(task for task, _ in draws)
+    parts = ", ".join(f"{count} {task}" for task, count in counts.items())
+    return str(len(draws)) + (f" ({parts})" if len(set(counts.values())) > 1 else "")
 
 
 def _p(chance: float | None) -> str:
     return NOTHING if chance is None else "< 0.001" if chance < 0.001 else f"{chance:.3f}"
 
 
-def _numbers(shown: Shown, claim: Claim) -> list[float]:
+def _numbers(shown: Shown, claim: Claim) -> dict[Draw, float]:
+    """Of every task and seed: the difference in points, or the slope in points per step."""
     first, second = (_measured(shown, claim, name) for name in (claim.first, claim.second))
     if claim.holds not in ("rising", "falling"):
-        return list(differences(first, second).values())
-    both = [place for place in first if place in second]
+        return differences(first, second)
+    both = sweeps(place for place in first if place in second)
     if claim.along == "values":
-        gaps = ([first[place] - second[place] for place in sweep] for sweep in sweeps(both).values())
-    else:
-        ours, theirs = (_by_exit(shown, name) for name in (claim.first, claim.second))
-        depths = {place: sorted(ours[place].keys() & theirs[place].keys()) for place in both}
-        gaps = ([100 * (ours[place][d] - theirs[place][d]) for d in depths[place]] for place in both)
-    return [_slope(gap) for gap in gaps if len(gap) > 1]
+        gaps = {draw: [first[place] - second[place] for place in sweep] for draw, sweep in both.items()}
+        return {draw: _slope(gap) for draw, gap in gaps.items() if len(gap) > 1}
+    ours, theirs = (_by_exit(shown, name) for name in (claim.first, claim.second))
+    slopes = {draw: [_along_depths(ours[place], theirs[place]) for place in sweep] for draw, sweep in both.items()}
+    return {draw: mean(known) for draw, found in slopes.items() if (known := [s for s in found if s is not None])}
+
+
+def _along_depths(ours: Mapping[int, float], theirs: Mapping[int, float]) -> float | None:
+    """The slope of the differences of two runs; None where they share one depth at most."""
+    depths = sorted(ours.keys() & theirs.keys())
+    return _slope([100 * (ours[depth] - theirs[depth]) for depth in depths]) if len(depths) > 1 else None
 
 
 def _measured(shown: Shown, claim: Claim, variant: str) -> dict[Shared, float]:

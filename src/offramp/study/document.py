@@ -50,7 +50,7 @@ def sentence(shown: Shown) -> str:
 def headline(shown: Shown, verdicts: Sequence[Verdict] = ()) -> str:
     """What was found, in a line: of every claim, or else of every variant against the baseline."""
     if verdicts:
-        return "; ".join(f"{each.claim.says}: {each.words}, {each.points}" for each in verdicts)
+        return "; ".join(f"{each.claim.says}: {each.told}, {each.points}" for each in verdicts)
     study, told = shown.study, defaultdict(list)
     for name, each in shown.comparisons.items():
         if each.pairs:

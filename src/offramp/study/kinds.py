@@ -23,6 +23,7 @@ EXITS = ("last", "half", "mean")
 HOLDS = {
     "above": "the first is above the second",
     "not-below": "the first is not below the second",
+    "within": "on no task is the mean of the first below that of the second by more than its standard deviation",
     "rising": "the first gains on the second from value to value, or from depth to depth",
     "falling": "the first loses on the second so",
 }

@@ -28,7 +28,7 @@ from offramp.report.cost import costs
 from offramp.report.exit_map import chosen_depth, lay_out
 from offramp.report.geometry import geometry
 from offramp.report.history import History, read_history
-from offramp.report.metrics import Scores, scores
+from offramp.report.metrics import Scores, score_without_a_look, scores
 from offramp.runtime.engine import pool
 from offramp.study.data import Texts, texts_of
 from offramp.study.kinds import BY_LABEL, PROBES
@@ -104,14 +104,9 @@ class _Seen:
             "score": last.value(self.run.metric),
             **{name: value for name, value in asdict(last).items() if name != "n" and value is not None},
             "by_exit": {str(depth): self.scores(depth).value(self.run.metric) for depth in self.trained},
-            "always": self.always(),
+            "always": score_without_a_look(self.truth, len(self.names), self.run.metric),
             "layers": self.depth,
         }
-
-    def always(self) -> float:
-        """The score of giving every text the label that is most frequent among them: what to be better than."""
-        ((most, _),) = Counter(self.truth).most_common(1)
-        return scores(self.truth, [most] * len(self.truth), len(self.names)).value(self.run.metric)
 
     def by_label(self, texts: Texts) -> dict[str, float]:
         """F1 of the label that is rarest in training and of the most frequent one, where the protocol makes them so."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from offramp.report.grid import NOTHING, Cell, Grid, Row, with_best
@@ -10,6 +10,8 @@ from offramp.report.significance import Spread
 from offramp.study.kinds import Variant
 from offramp.study.results import Found
 from offramp.study.views import Column, Shown, near, written
+
+ALWAYS = "always the same label"
 
 
 def tables(shown: Shown, geometry: bool = False) -> list[Grid]:
@@ -50,14 +52,16 @@ def layer_tables(shown: Shown) -> list[Grid]:
             own = [each for each in mine if each.run.variant == variant.name]
             spreads = [_mean(100, [each.by_exit for each in own], depth) for depth in depths]
             means = [spread.mean for spread in spreads if spread is not None]
+            # A model of one exit has no mean over depths.
+            whole = len(means) == len(depths)
             cells = [Cell.of(spread) for spread in spreads] + [
-                Cell(f"{sum(means) / len(means):.1f}" if means else NOTHING)
+                Cell(f"{sum(means) / len(means):.1f}" if whole else NOTHING)
             ]
-            rows.append(Row(variant.label, tuple(cells), _mark(shown, variant.name)))
+            rows.append(Row(variant.label, tuple(cells), _mark(shown, variant.name, [task])))
             numbers.append([None if spread is None else spread.mean for spread in spreads])
         best = with_best(rows, [list(column) for column in zip(*numbers, strict=True)])
         head = ("", *(f"depth {depth}" for depth in depths), "mean")
-        found.append(Grid(shown.head(task), head, best))
+        found.append(Grid(shown.head(task), head, (*best, *_always(shown, [Column(task)] * (len(depths) + 1)))))
     return found
 
 
@@ -73,7 +77,7 @@ def angle_tables(shown: Shown) -> list[Grid]:
         shares = [_mean(100, after, "above"), _mean(100, met, "above"), _mean(100, met, "kept")]
         score = _cell(shown, variant.name, shown.columns[0])
         rows.append(Row(variant.label, (Cell.of(_mean(1, after, "mean")), *map(Cell.of, shares), score)))
-    return [Grid("", head, tuple(rows))]
+    return [Grid("", head, (*rows, *_always(shown, shown.columns[:1], before=len(head) - 2)))]
 
 
 def map_tables(shown: Shown) -> list[Grid]:
@@ -87,11 +91,14 @@ def map_tables(shown: Shown) -> list[Grid]:
             nearest = Spread.of([100 * near(each) for each in own]) if own else None
             cells = (_cell(shown, variant.name, Column(task)), Cell.of(nearest), *_geometry(own))
             rows.append(Row(label, cells))
+    for task in shown.tasks:
+        label = f"{ALWAYS}, {task}" if len(shown.tasks) > 1 else ALWAYS
+        rows += _always(shown, [Column(task)], after=len(head) - 2, label=label)
     return [Grid("", head, tuple(rows))]
 
 
 def geometry_table(shown: Shown) -> Grid:
-    """A row per variant: how the last exit's representations lie, mean and deviation over all its runs."""
+    """A row per variant: how the representations of the last exit, or of the one on the map, lie, over all its runs."""
     rows = [Row(variant.label, tuple(_geometry(shown.of_variant(variant.name)))) for variant in shown.variants]
     note = "Alignment and uniformity: less is closer, and more spread out. Effective rank: directions in use."
     head = ("", "alignment", "uniformity", "effective rank")
@@ -105,7 +112,7 @@ def comparison_table(shown: Shown) -> Grid:
         found = NOTHING if not each.pairs else each.words()
         difference = NOTHING if not each.pairs else f"{each.difference:+.2f}"
         cells = (Cell(difference), Cell(str(each.pairs)), Cell(found))
-        rows.append(Row(shown.study.variant(name).label, cells, _mark(shown, name)))
+        rows.append(Row(shown.study.variant(name).label, cells, _mark(shown, name, shown.tasks)))
     head = (shown.versus(), "points", "pairs", "paired Wilcoxon, Holm")
     several = len({run.value for run in shown.runs}) > 1
     over = "; their values are averaged, for they share most of their texts" if several else ""
@@ -137,20 +144,20 @@ def _scores(
             cells.append(Cell(f"{sum(whole) / len(whole):.1f}" if len(whole) == len(columns) else NOTHING))
         if costed:
             cells.append(Cell(NOTHING if cost is None else f"{cost:.2f}"))
-        rows.append(Row(variant.label, tuple(cells), _mark(shown, variant.name)))
+        rows.append(Row(variant.label, tuple(cells), _mark(shown, variant.name, [column.task for column in columns])))
     best = with_best(rows, [list(column) for column in zip(*numbers, strict=True)])
     whose = "" if shown.common == shown.tasks else f" ({', '.join(shown.common)})"
     last = ["mean"] * (len(columns) > 1) + [f"GFLOPs per text{whose}"] * costed
-    return Grid(title, ("", *heads, *last), (*best, *_always(shown, columns, len(heads) + len(last))))
+    return Grid(title, ("", *heads, *last), (*best, *_always(shown, columns, after=len(last))))
 
 
-def _always(shown: Shown, columns: Sequence[Column], width: int) -> list[Row]:
-    """A row for those who look at no text."""
+def _always(shown: Shown, columns: Sequence[Column], before: int = 0, after: int = 0, label: str = ALWAYS) -> list[Row]:
+    """A row for those who look at no text, with so many empty cells before its scores and after them."""
     found = [shown.always(column) for column in columns]
     if all(score is None for score in found):
         return []
     cells = [Cell(NOTHING if score is None else f"{score:.1f}") for score in found]
-    return [Row("always the most frequent label", (*cells, *[Cell(NOTHING)] * (width - len(cells))))]
+    return [Row(label, (*[Cell(NOTHING)] * before, *cells, *[Cell(NOTHING)] * after))]
 
 
 def _cell(shown: Shown, variant: str, column: Column) -> Cell:
@@ -160,9 +167,10 @@ def _cell(shown: Shown, variant: str, column: Column) -> Cell:
     return Cell.of(shown.spread(variant, column), paper)
 
 
-def _mark(shown: Shown, variant: str) -> str:
+def _mark(shown: Shown, variant: str, tasks: Collection[str]) -> str:
+    """What the comparison found, which is made over all tasks together and marks no table of one of them."""
     found = shown.comparisons.get(variant)
-    if found is None or not found.significant:
+    if found is None or not found.significant or not set(shown.tasks) <= set(tasks):
         return ""
     return "above" if found.side > 0 else "below"
 

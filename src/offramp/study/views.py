@@ -78,7 +78,7 @@ class Shown:
         return depth if isinstance(depth, int) and depth in each.by_exit else layers
 
     def always(self, column: Column) -> float | None:
-        """The score of always giving the most frequent label, in percent; None where no result tells it."""
+        """The best score of always giving one label, in percent; None where no result tells it."""
         mine = [each for each in self.results if (each.run.task, each.run.value) == column[:2]]
         known = [100 * float(each.record["metrics"]["always"]) for each in mine if "always" in each.record["metrics"]]
         return None if column.metric or not known else sum(known) / len(known)
