@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +13,10 @@ import torch
 from tests.study.tiny import CE, QUICK, SCL, names, timeless, write_study
 
 from offramp.config import from_mapping
+from offramp.data.sources import Table
 from offramp.data.tasks import TASKS
 from offramp.errors import ConfigError, DataError, TrainingError
+from offramp.study import data as study_data
 from offramp.study import run as study_run
 from offramp.study import runner as study
 from offramp.study.data import Texts, texts_of
@@ -191,6 +193,21 @@ def test_scored_and_validating_texts_are_apart_under_scls_split(tmp_path: Path) 
     assert [record["metrics"][name] for name in ("n_train", "n_validation", "n_test")] == [24, 6, 10]
     assert record["config"]["protocol"]["split"] == "scl"
     assert len(set(record["data"].values())) == 3
+
+
+def test_a_text_that_a_validation_file_repeats_is_not_both_scored_and_choosing(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = study_data._split
+
+    def repeating(name: str, split: str, data: str) -> Table:
+        found = real(name, split, data)
+        return replace(found, examples=[*found.examples, *found.examples], numbers=())
+
+    monkeypatch.setattr(study_data, "_split", repeating)
+    texts = texts_of("sst2", "drawn", from_mapping({"recipe": "x", "protocol": {"split": "scl"}}))
+    assert texts.validation is not None
+    choose, score = ({each.text for each in table.examples} for table in (texts.validation, texts.test))
+    assert choose
+    assert not choose & score
 
 
 def test_training_texts_that_are_scored_are_not_learnt_from_and_the_test_is_left_alone(tmp_path: Path) -> None:
