@@ -37,6 +37,7 @@ def begin(config: Config, labels: Labels, kind: type[MultiExitModel] = MultiExit
         exit_temperature=config.exits.temperature,
         exit_window=config.exits.window,
         exit_reads=config.exits.reads,
+        exit_projection=config.exits.projection,
         exit_dropout=config.exits.dropout,
         sets=config.data.labels == SET,
         tags=config.data.labels == TAGS,

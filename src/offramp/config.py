@@ -119,6 +119,8 @@ class ExitsConfig:
     "Tokens a convolution of a `fusion` or `leam` exit looks at; odd."
     reads: str = "first"
     "What a `linear` or `match` exit reads of a text: the `first` token's state, or the `mean` of all."
+    projection: str = "own"
+    "Between that vector and the label embeddings: the exit's `own` (pooler, or LaCon's), `none`, or LaCon's `mlp`."
     labels: str = "random"
     "Label embeddings begin `random`, or from the text of the labels' `names`."
     dropout: float = 0.1
@@ -330,6 +332,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "data.views": ("dropout", "feature-cutoff", "token-cutoff", "shuffle"),
     "exits.kind": ("linear", "mha", "residual", "match", "fusion", "leam", "lsan"),
     "exits.reads": ("first", "mean"),
+    "exits.projection": ("own", "none", "mlp"),
     "exits.last": ("same", "linear", "mha", "residual", "match", "fusion", "leam", "lsan"),
     "exits.labels": ("random", "names"),
     "objective.name": ("ce", "scl", "acl", "acl-cl", "icl", "lcl", "ler", "lacon", "infonce", "distill"),

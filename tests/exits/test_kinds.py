@@ -160,10 +160,10 @@ def test_dropout_acts_in_training_only(kind: str) -> None:
 
 
 SETTINGS: dict[str, dict[str, Any]] = {
-    "linear": {"exit_reads": "mean"},
+    "linear": {"exit_reads": "mean", "exit_projection": "none"},
     "mha": {"exit_size": 16, "exit_heads": 4},
     "residual": {"exit_size": 16, "exit_heads": 4},
-    "match": {"exit_temperature": 0.5, "exit_reads": "mean"},
+    "match": {"exit_temperature": 0.5, "exit_reads": "mean", "exit_projection": "none"},
     "fusion": {"exit_temperature": 0.5, "exit_window": 5},
     "leam": {"exit_window": 5},
     "lsan": {"exit_size": 16},

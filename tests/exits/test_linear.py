@@ -12,6 +12,7 @@ from transformers import AutoModelForSequenceClassification
 
 from offramp.exits.linear import LinearExit
 from offramp.exits.model import MultiExitModel, build
+from offramp.exits.projection import Projection
 
 CLASSES = ("bad", "fine", "good")
 
@@ -99,6 +100,25 @@ def test_the_exit_without_a_pooler_is_one_linear_layer() -> None:
     by_hand = states[:, 0] @ exit.classifier.weight.T + exit.classifier.bias
     torch.testing.assert_close(found.logits, by_hand, atol=1e-6, rtol=0)
     assert sum(isinstance(m, nn.Linear) for m in exit.modules()) == 1
+
+
+def test_lacons_projection_may_stand_in_the_place_of_the_pooler() -> None:
+    torch.manual_seed(0)
+    exit = LinearExit(8, 3, 0.1, "tanh", "mlp").train(False)
+    states = torch.randn(2, 5, 8)
+    vector = states[:, 0]
+    weights = dict(exit.named_parameters())
+    for layer in (0, 2, 4):
+        vector = vector.relu() if layer else vector
+        vector = vector @ weights[f"pool.{layer}.weight"].T + weights[f"pool.{layer}.bias"]
+    found = exit(states, torch.ones(2, 5, dtype=torch.int64))
+    torch.testing.assert_close(found.representation, vector, atol=1e-6, rtol=0)
+    torch.testing.assert_close(found.logits, exit.classifier(vector), atol=1e-6, rtol=0)
+
+
+def test_a_projection_of_another_shape_takes_nothing_from_the_backbones_pooler() -> None:
+    model = build(make_backbone("bert"), CLASSES, exit_kind="linear", exit_projection="mlp")
+    assert isinstance(model.exits[0].pool, Projection)
 
 
 @pytest.mark.parametrize("kind", ["bert", "roberta", "xlm-roberta"])

@@ -21,6 +21,17 @@ def test_the_exit_is_the_slow_loop_of_the_paper(temperature: float) -> None:
     torch.testing.assert_close(found.logits, wanted.logits, atol=1e-9, rtol=0)
 
 
+@pytest.mark.parametrize("reads", ["first", "mean"])
+def test_without_a_projection_what_is_read_is_what_is_matched(reads: str) -> None:
+    exit = make_exit("match", exit_projection="none", exit_reads=reads)
+    states, mask = make_states()
+    found = exit(states, mask)
+    assert torch.equal(found.representation, exit.one_vector(states, mask))
+    wanted = torch.nn.functional.cosine_similarity(found.representation[:, None], found.label_embeddings[None], dim=2)
+    torch.testing.assert_close(found.logits, wanted / 0.1, atol=1e-5, rtol=0)
+    assert [name for name, _ in exit.named_parameters()] == ["labels.weight"]
+
+
 @pytest.mark.parametrize("kind", ["match", "fusion"])
 def test_the_answer_is_the_nearest_label_embedding(kind: str) -> None:
     exit = make_exit(kind, classes=6)

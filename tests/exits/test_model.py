@@ -121,6 +121,8 @@ def test_an_unknown_exit_is_refused_with_the_near_names() -> None:
 def test_an_unknown_way_to_read_is_refused_with_the_near_names() -> None:
     with pytest.raises(ConfigError, match=r"`meen` is not a known way to read a text\. Did you mean 'mean'\?"):
         make("bert", exit_reads="meen")
+    with pytest.raises(ConfigError, match=r"`mpl` is not a known projection\. Did you mean 'mlp'\?"):
+        make("bert", exit_projection="mpl")
 
 
 @pytest.mark.parametrize("kind", FAMILIES)

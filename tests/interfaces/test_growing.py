@@ -196,7 +196,13 @@ def test_what_is_not_a_classifier_or_not_of_a_known_family_is_refused(
         Classifier("grow", str(made("modernbert")), QUICK).fit(*toy(24))
 
 
-REFUSED = ["exits.last=mha", "exits.reads=mean", "stage2.objective=acl-cl", "exits.labels=names"]
+REFUSED = [
+    "exits.last=mha",
+    "exits.reads=mean",
+    "exits.projection=mlp",
+    "stage2.objective=acl-cl",
+    "exits.labels=names",
+]
 
 
 @pytest.mark.parametrize("setting", REFUSED)

@@ -15,6 +15,7 @@ from offramp.errors import ConfigError
 from offramp.exits.heads import keep_heads
 from offramp.exits.kinds import EXITS
 from offramp.exits.model import MultiExitConfig, MultiExitModel, build
+from offramp.exits.projection import PROJECTIONS
 from offramp.exits.thinned import thinned
 from offramp.report.cost import EXIT_FLOPS, Cost, costs
 
@@ -52,9 +53,10 @@ def test_the_cost_of_every_depth_is_what_torch_counts(kind: str) -> None:
     assert found == [Cost(d, counted(model, d), held(model, d)) for d in range(1, model.depth + 1)]
 
 
+@pytest.mark.parametrize("projection", PROJECTIONS)
 @pytest.mark.parametrize("exit_kind", EXITS)
-def test_the_cost_of_every_exit_is_what_torch_counts(exit_kind: str) -> None:
-    model = make("bert", exit_kind=exit_kind, exit_window=3)
+def test_the_cost_of_every_exit_is_what_torch_counts(exit_kind: str, projection: str) -> None:
+    model = make("bert", exit_kind=exit_kind, exit_window=3, exit_projection=projection)
     assert costs(model.config, TOKENS)[1] == Cost(2, counted(model, 2), held(model, 2))
     assert EXIT_FLOPS.keys() == EXITS.keys()
 

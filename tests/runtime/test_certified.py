@@ -129,6 +129,7 @@ def test_writing_replaces_and_writing_none_removes(engine: TorchEngine, tmp_path
         lambda model: setattr(model.config, "exit_temperature", 0.2),
         lambda model: setattr(model.config, "exit_window", 3),
         lambda model: setattr(model.config, "exit_reads", "mean"),
+        lambda model: setattr(model.config, "exit_projection", "none"),
     ],
 )
 def test_a_certificate_is_void_beside_a_model_that_differs_in_anything(

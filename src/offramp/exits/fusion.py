@@ -18,8 +18,8 @@ from torch import Tensor, nn
 from offramp.exits.base import Exit
 from offramp.exits.label_attention import LabelAttention
 from offramp.exits.label_embeddings import LabelEmbeddings, cosine
-from offramp.exits.match import Projection
 from offramp.exits.mean import token_mean
+from offramp.exits.projection import Projection
 from offramp.types import ExitOutput
 
 

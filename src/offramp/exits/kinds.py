@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 
 
 def _linear(config: MultiExitConfig, inner: PreTrainedConfig) -> Exit:
-    activation = family_of(inner).pool_activation
-    return _reading(config, LinearExit(inner.hidden_size, len(config.labels), config.exit_dropout, activation))
+    activation, projection = family_of(inner).pool_activation, config.exit_projection
+    exit = LinearExit(inner.hidden_size, len(config.labels), config.exit_dropout, activation, projection)
+    return _reading(config, exit)
 
 
 def _mha(config: MultiExitConfig, inner: PreTrainedConfig) -> Exit:
@@ -36,7 +37,8 @@ def _residual(config: MultiExitConfig, inner: PreTrainedConfig) -> Exit:
 
 def _match(config: MultiExitConfig, inner: PreTrainedConfig) -> Exit:
     classes, temperature = len(config.labels), config.exit_temperature
-    return _reading(config, MatchExit(inner.hidden_size, classes, temperature, config.exit_dropout))
+    exit = MatchExit(inner.hidden_size, classes, temperature, config.exit_dropout, config.exit_projection)
+    return _reading(config, exit)
 
 
 def _fusion(config: MultiExitConfig, inner: PreTrainedConfig) -> Exit:

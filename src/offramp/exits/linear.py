@@ -5,6 +5,7 @@ the family's activation (BERT's pooler), dropout, and a linear layer.
 
     h = dropout(act(P s_first + p)),   logits = h W + b
 
+With `projection = none` there is no dense layer, with `projection = mlp` LaCon's g stands in its place.
 With `reads = mean`, the mean of all states stands in the place of s_first, centred and of length sqrt(H).
 
 Where words have tags, s is the state of each word's first token.
@@ -17,15 +18,20 @@ from transformers.activations import ACT2FN
 
 from offramp.exits.base import MEAN, Exit, of_words
 from offramp.exits.mean import even
+from offramp.exits.projection import MLP, OWN, Projection
 from offramp.types import ExitOutput
 
 
 class LinearExit(Exit):
     """First token or mean, pooler where the family has one, linear."""
 
-    def __init__(self, hidden: int, classes: int, dropout: float, activation: str | None) -> None:
+    def __init__(
+        self, hidden: int, classes: int, dropout: float, activation: str | None, projection: str = OWN
+    ) -> None:
         super().__init__()
-        self.pool = nn.Linear(hidden, hidden) if activation else None
+        activation = activation if projection == OWN else None
+        dense = nn.Linear(hidden, hidden) if activation else None
+        self.pool = Projection(hidden) if projection == MLP else dense
         self.activation = ACT2FN[activation] if activation else nn.Identity()
         self.dropout = nn.Dropout(dropout)
         self.classifier = nn.Linear(hidden, classes)

@@ -1,6 +1,6 @@
 """STATES -> REPRESENTATION, LOGITS AT EACH DEPTH: matching with the label embeddings (LaCon-vanilla).
 
-    h = g(dropout(s_first)),   g = 3-layer MLP, ReLU after each hidden layer, as wide as the states,
+    h = g(dropout(s_first)),   g = 3-layer MLP, ReLU after each hidden layer, as wide as the states; or none of it,
     logits_k = cos(h, l_k) / tau
 
 With `reads = mean`, the mean of all states stands in the place of s_first, centred and of length sqrt(H).
@@ -18,26 +18,18 @@ from torch import Tensor, nn
 
 from offramp.exits.base import Exit
 from offramp.exits.label_embeddings import LabelEmbeddings, cosine
+from offramp.exits.projection import NONE, OWN, Projection
 from offramp.types import ExitOutput
-
-
-class Projection(nn.Sequential):
-    """LaCon's projection head g."""
-
-    def __init__(self, width: int) -> None:
-        super().__init__(
-            nn.Linear(width, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU(), nn.Linear(width, width)
-        )
 
 
 class MatchExit(Exit):
     """First token or mean, projection, cosine to the label embeddings."""
 
-    def __init__(self, hidden: int, classes: int, temperature: float, dropout: float) -> None:
+    def __init__(self, hidden: int, classes: int, temperature: float, dropout: float, projection: str = OWN) -> None:
         super().__init__()
         self.temperature = temperature
         self.dropout = nn.Dropout(dropout)
-        self.projection = Projection(hidden)
+        self.projection = nn.Identity() if projection == NONE else Projection(hidden)
         self.labels = LabelEmbeddings(classes, hidden)
 
     @property

@@ -25,6 +25,7 @@ from offramp.exits.base import FIRST, MEAN, Exit
 from offramp.exits.heads import narrow
 from offramp.exits.kinds import EXITS
 from offramp.exits.linear import LinearExit
+from offramp.exits.projection import OWN, PROJECTIONS
 from offramp.types import Batch, ExitOutput, Label, States
 
 SETS = "multi_label_classification"
@@ -50,6 +51,7 @@ class MultiExitConfig(PreTrainedConfig):
         exit_temperature: float = 0.1,
         exit_window: int = 5,
         exit_reads: str = FIRST,
+        exit_projection: str = OWN,
         exit_dropout: float = 0.1,
         layer_heads: Sequence[int] = (),
         trained_exits: Sequence[int] = (),
@@ -70,6 +72,7 @@ class MultiExitConfig(PreTrainedConfig):
         self.exit_temperature = exit_temperature
         self.exit_window = exit_window
         self.exit_reads = exit_reads
+        self.exit_projection = exit_projection
         self.exit_dropout = exit_dropout
         self.layer_heads = list(layer_heads)  # of each layer, where some were removed; empty: all are there
         self.trained_exits = list(trained_exits)
@@ -119,6 +122,8 @@ class MultiExitModel(PreTrainedModel):
                 raise unknown_name("exit", name, EXITS)
         if config.exit_reads not in (FIRST, MEAN):
             raise unknown_name("way to read a text", config.exit_reads, (FIRST, MEAN))
+        if config.exit_projection not in PROJECTIONS:
+            raise unknown_name("projection", config.exit_projection, PROJECTIONS)
         if backbone is None:
             inner = config.backbone_config()
             # DeBERTa-v2 has its own attention and takes no other implementation.
@@ -234,6 +239,6 @@ def build(
     config._attn_implementation = backbone.config._attn_implementation
     model = kind(config, backbone)
     for exit in model.exits:
-        if pooler is not None and isinstance(exit, LinearExit) and exit.pool is not None:
+        if pooler is not None and isinstance(exit, LinearExit) and isinstance(exit.pool, nn.Linear):
             exit.pool.load_state_dict(pooler.dense.state_dict())
     return model

@@ -206,6 +206,11 @@ def _check_grow(config: Config) -> None:
             "`exits.reads` should be first with the strategy grow: so does the head of a Hugging Face classifier. "
             f"Found {config.exits.reads}."
         )
+    if config.exits.projection != "own":
+        raise ConfigError(
+            "`exits.projection` should be own with the strategy grow: the head of a Hugging Face classifier has its "
+            f"pooler. Found {config.exits.projection}."
+        )
     if config.exits.labels == "names":
         raise ConfigError(
             "`exits.labels` should be random with the strategy grow: the last exit has its own. Found names."

@@ -224,7 +224,7 @@ def _key(frozen: Frozen) -> str:
     device = model.device.type
     with frozen.autocast():
         narrow = str(torch.get_autocast_dtype(device)) if torch.is_autocast_enabled(device) else ""
-    own = ("exit_kind", "last_kind", "exit_heads", "exit_temperature", "exit_window", "exit_reads")
+    own = ("exit_kind", "last_kind", "exit_heads", "exit_temperature", "exit_window", "exit_reads", "exit_projection")
     exit = {name: getattr(model.config, name) for name in (*own, "max_tokens", "windows")}
     settings = [frozen.depths, narrow, exit, model.encoder.backbone.config.to_dict(), tokens.pad]
     digest = hashlib.sha256(json.dumps(settings, sort_keys=True, default=str).encode())

@@ -18,6 +18,7 @@ import torch
 from offramp.encoder.layers import family_of
 from offramp.errors import ConfigError
 from offramp.exits.model import MultiExitConfig, MultiExitModel
+from offramp.exits.projection import MLP, NONE, OWN, Projection
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +66,8 @@ def layer_flops(inner: Any, heads: int, tokens: int) -> int:
 
 def _linear(config: MultiExitConfig, inner: Any, tokens: int) -> int:
     hidden: int = inner.hidden_size
-    pool = hidden * hidden if family_of(inner).pool_activation else 0
-    return 2 * (pool + hidden * len(config.labels))
+    own = 1 if family_of(inner).pool_activation else 0
+    return 2 * (_projection(config, own) * hidden * hidden + hidden * len(config.labels))
 
 
 def _mha(config: MultiExitConfig, inner: Any, tokens: int) -> int:
@@ -81,8 +82,17 @@ def _residual(config: MultiExitConfig, inner: Any, tokens: int) -> int:
 
 
 def _match(config: MultiExitConfig, inner: Any, tokens: int) -> int:
+    return _cosine(config, inner, _projection(config, Projection.layers))
+
+
+def _cosine(config: MultiExitConfig, inner: Any, layers: int) -> int:
     hidden: int = inner.hidden_size
-    return 2 * (3 * hidden * hidden + hidden * len(config.labels))
+    return 2 * (layers * hidden * hidden + hidden * len(config.labels))
+
+
+def _projection(config: MultiExitConfig, own: int) -> int:
+    """Layers between a text's vector and the label embeddings, of an exit that has so many of its own."""
+    return {OWN: own, NONE: 0, MLP: Projection.layers}[config.exit_projection]
 
 
 def _label_attention(config: MultiExitConfig, inner: Any, tokens: int) -> int:
@@ -91,7 +101,7 @@ def _label_attention(config: MultiExitConfig, inner: Any, tokens: int) -> int:
 
 
 def _fusion(config: MultiExitConfig, inner: Any, tokens: int) -> int:
-    return _label_attention(config, inner, tokens) + _match(config, inner, tokens)
+    return _label_attention(config, inner, tokens) + _cosine(config, inner, Projection.layers)
 
 
 def _leam(config: MultiExitConfig, inner: Any, tokens: int) -> int:

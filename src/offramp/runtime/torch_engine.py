@@ -13,6 +13,7 @@ from torch import Tensor
 from offramp.errors import ConfigError
 from offramp.exits.base import FIRST
 from offramp.exits.model import MultiExitModel
+from offramp.exits.projection import OWN
 from offramp.reading import SET, TAGS
 from offramp.runtime.compaction import walk
 from offramp.runtime.lanes import one_thread_each
@@ -53,6 +54,7 @@ class TorchEngine:
         facts += [TAGS] if config.tags else []
         facts += [] if config.last_kind == config.exit_kind else [config.last_kind]
         facts += [] if config.exit_reads == FIRST else [config.exit_reads]
+        facts += [] if config.exit_projection == OWN else [config.exit_projection]
         found = hashlib.sha256(json.dumps(facts).encode())
         for name, tensor in self.model.state_dict().items():
             found.update(name.encode())
