@@ -18,6 +18,10 @@ def test_lacons_grid_is_the_papers() -> None:
     assert grid.fields["objective.temperature"] == (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5)
     assert grid.fields["objective.weight"] == (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
     assert grid.size() == 100
+    rates = space_of("lacon-rates", load_recipe("lacon-paper"))
+    assert rates.fields["optimise.lr_backbone"] == rates.fields["optimise.lr_exit"] == (1e-5, 2e-5, 3e-5)
+    assert rates.fields["optimise.batch_size"] == (8, 16, 32, 64, 96)
+    assert rates.size() == 45
 
 
 @pytest.mark.parametrize("name", recipes())
@@ -89,7 +93,7 @@ def test_a_file_that_tells_no_space_is_refused(tmp_path: Path, text: str, messag
 
 
 def test_a_space_is_found_by_its_name_and_a_near_name_is_offered() -> None:
-    assert {"lacon-grid", "acl-weights"} == set(SPACES)
+    assert {"lacon-grid", "lacon-rates", "acl-weights"} == set(SPACES)
     with pytest.raises(ConfigError, match="'lacon-grid'"):
         space_of("lacon_grid", load_recipe("lacon"))
     with pytest.raises(ConfigError, match="can be read"):

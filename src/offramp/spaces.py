@@ -58,6 +58,15 @@ SPACES: dict[str, Space] = {
         {"objective.temperature": _steps(1, 10, 20), "objective.weight": _steps(1, 10, 10)},
         grid=True,
     ),
+    "lacon-rates": Space(
+        "LaCon 3.1: learning rates of 1e-5, 2e-5 and 3e-5, here of backbone and exit apart, with batches of 8 to 96.",
+        {
+            "optimise.lr_backbone": (1e-5, 2e-5, 3e-5),
+            "optimise.lr_exit": (1e-5, 2e-5, 3e-5),
+            "optimise.batch_size": (8, 16, 32, 64, 96),
+        },
+        grid=True,
+    ),
     "acl-weights": Space(
         "ACL Table 3: the weights of the contrast.",
         {"objective.weight": (0.005, 0.01, 0.02, 0.1, 0.5, 1.0)},

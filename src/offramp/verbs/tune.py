@@ -20,7 +20,7 @@ def tune(
     out: Annotated[Path, typer.Option(help="Folder for the search; the same command goes on with it.")],
     validation: Annotated[str | None, typer.Option(help="Labelled texts that score; held out unless given.")] = None,
     space: Annotated[
-        str, typer.Option(help="What is searched: auto, lacon-grid, acl-weights or a TOML file.")
+        str, typer.Option(help="What is searched: auto, lacon-grid, lacon-rates, acl-weights or a TOML file.")
     ] = "auto",
     trials: Annotated[int | None, typer.Option(help="Trials in all; 20, or the whole grid, unless given.")] = None,
     seeds: Annotated[int, typer.Option(help="Runs of each trial; the mean of their scores counts.")] = 1,
