@@ -39,9 +39,12 @@ texts.
 *Shows*: the differences lie on the claimed side, and a paired Wilcoxon test says that this is more than chance, after
 Holm's correction for the claims of its study. *Clearly*: after a correction for all the claims of this table too, of
 which some would show by luck. *Does not show* is no proof that there is nothing: the interval, by Student's t, tells
-how large a difference may still be. *Too few pairs to tell*: even if all of them lay on one side, that could be
-chance. A claim that nothing is lost is *contradicted*, or not. For a trend the numbers are points per step along the
-values, or along the depths."""
+how large a difference may still be for other seeds on these tasks and these scored texts; other texts or other tasks
+are not in it. *Not learnt* names the tasks on which neither of the two is above always the same label by more than a
+standard deviation: their pairs say nothing of the claim. *Too few pairs to tell*: even if all of them lay on one
+side, that could be chance. A claim that nothing is lost is *contradicted*, or not; one that no more than a standard
+deviation is lost *holds* on every task, or names those on which it does not. For a trend the numbers are points per
+step along the values, or along the depths."""
 
 
 @cache
