@@ -247,6 +247,8 @@ class Stage2Config:
     "Passes over the training texts."
     batch_size: int = 64
     "Texts in a batch."
+    updates_per_epoch: int = 0
+    "Accumulate batches where an epoch would have more updates than about this many. 0: every batch is an update."
     lr: float = 1e-3
     "Peak learning rate."
     least_updates: int = 300
@@ -403,6 +405,7 @@ RANGES: dict[str, tuple[float, float]] = {
     "optimise.batch_size": (1, 1e6),
     "optimise.accumulation": (1, 1e6),
     "optimise.updates_per_epoch": (0, 1e9),
+    "stage2.updates_per_epoch": (0, 1e9),
     "optimise.contrast_batch": (0, 1e9),
     "optimise.lr_backbone": (0.0, 10.0),
     "optimise.lr_exit": (0.0, 10.0),

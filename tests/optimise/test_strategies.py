@@ -139,6 +139,15 @@ def test_from_few_texts_the_second_stage_has_more_epochs(run: Callable[..., Any]
     assert [record.epoch for record in diary.epochs if record.phase == "exits"] == list(range(1, epochs + 1))
 
 
+@pytest.mark.parametrize(("wanted", "least", "updates"), [(0, 0, 9), (2, 0, 6), (1, 0, 3), (1, 5, 5), (9, 0, 9)])
+def test_the_second_stage_has_about_as_many_updates_in_an_epoch_as_are_wanted(
+    run: Callable[..., Any], wanted: int, least: int, updates: int
+) -> None:
+    """48 texts in batches of 16, three epochs; of three batches two make an update and one is left for another."""
+    _, diary = run("two-stage", stage2__updates_per_epoch=wanted, stage2__least_updates=least)
+    assert sum(record.phase == "exits" for record in diary.steps) == updates
+
+
 def test_states_from_disk_and_states_walked_anew_train_alike(
     make_loop: Callable[..., Loop], make_model: Callable[..., MultiExitModel]
 ) -> None:

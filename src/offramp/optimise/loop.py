@@ -219,10 +219,11 @@ class Loop:
             batch_size=second.batch_size,
             lr_exit=second.lr,
             accumulation=1,
-            updates_per_epoch=0,
+            updates_per_epoch=second.updates_per_epoch,
             contrast_batch=0,
         )
-        enough = math.ceil(second.least_updates / self._batch_count(settings))
+        per_epoch = math.ceil(self._batch_count(settings) / self._accumulation(settings))
+        enough = math.ceil(second.least_updates / per_epoch)
         return replace(settings, epochs=max(second.epochs, enough))
 
     def _scene(self, phase: Phase) -> Scene:
