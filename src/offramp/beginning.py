@@ -1,4 +1,4 @@
-"""The model a run begins with: a loaded backbone, fresh exits, and the backbone's tokenizer."""
+"""The model a run begins with: a loaded backbone with its tokenizer, and exits, fresh ones or those it goes on from."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from offramp.encoder.load import load_backbone, load_tokenizer
 from offramp.exits.label_names import begin_from_names
 from offramp.exits.linear import LinearExit
 from offramp.exits.model import MultiExitModel, build
+from offramp.exits.predecessor import Predecessor
 from offramp.optimise.coherence import check_width
 from offramp.optimise.static import check_static, full_model
 from offramp.preparation import label_texts, token_limit
@@ -21,11 +22,17 @@ from offramp.reading import SET, TAGS
 
 def begin(config: Config, labels: Labels, kind: type[MultiExitModel] = MultiExitModel) -> tuple[MultiExitModel, Any]:
     """A model for these labels, and its tokenizer. What is random comes from torch's own generator."""
-    tokenizer = load_tokenizer(config.encoder.backbone, config.encoder.revision)
+    before = Predecessor.of(config)
     place = config.encoder.backbone, config.encoder.revision, config.encoder.attention
-    grows = config.optimise.strategy == "grow"
+    tokenizer = load_tokenizer(*place[:2]) if before is None else before.tokenizer
+    head = None
     # Loading draws too: a layer the folder lacks begins at random.
-    backbone, head = load_classifier(*place) if grows else (load_backbone(*place), None)
+    if before is not None:
+        backbone = before.model.encoder.backbone
+    elif config.optimise.strategy == "grow":
+        backbone, head = load_classifier(*place)
+    else:
+        backbone = load_backbone(*place)
     model = build(
         backbone,
         labels.names,
@@ -46,6 +53,7 @@ def begin(config: Config, labels: Labels, kind: type[MultiExitModel] = MultiExit
         last = cast(LinearExit, model.exits[-1])
         last.pool = copy.deepcopy(head.pool)
         last.classifier = copy.deepcopy(head.classifier)
+    fresh = before is None or not before.hand_over(model)
     if config.compress.teacher:
         model, tokenizer = full_model(Path(config.compress.teacher), labels.names)
     check_static(config, model)
@@ -53,6 +61,6 @@ def begin(config: Config, labels: Labels, kind: type[MultiExitModel] = MultiExit
     model.config.max_tokens = token_limit(model, tokenizer, config.data.max_length)
     model.config.windows, model.config.overlap = config.data.windows, config.data.overlap
     model.read_windows(model.config.max_tokens if config.data.windows > 1 else 0)
-    if config.exits.labels == "names" and not config.compress.teacher:
+    if config.exits.labels == "names" and fresh and not config.compress.teacher:
         begin_from_names(model, label_texts(tokenizer, labels, model.config.max_tokens))
     return model, tokenizer

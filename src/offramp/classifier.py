@@ -27,6 +27,7 @@ from offramp.data.tokens import CHUNK, Tokens, warn_of_cuts
 from offramp.errors import ConfigError, DataError, ModelError, NotFinite, TrainingError, unknown_name
 from offramp.exits import checkpoint
 from offramp.exits.model import MultiExitConfig, MultiExitModel
+from offramp.exits.predecessor import folder_of, seen_with
 from offramp.growing import spelled, with_its_labels
 from offramp.lock import held
 from offramp.optimise import processes
@@ -203,6 +204,11 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             folder, watch = (folder, watch) if processes.rank() == 0 else (None, None)
         if folder is None:
             return self._fit(config, *texts, watch=watch)
+        before = folder_of(config)
+        if before is not None and before.resolve() == folder.resolve():
+            raise ModelError(
+                f"A run should not write over the model it goes on from, `{before}`. Choose another folder."
+            )
         checkpoint.vacant(folder, resume, overwrite)
         with held(folder):
             refuse(folder)
@@ -231,6 +237,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         with torch.random.fork_rng():
             torch.manual_seed(config.optimise.seed)
             model, tokenizer = begin(config, labels)
+            seen = seen_with(config, digests([*learn, *held]))
             model.config.pairs = learn[0].pair is not None
             learn_tokens = tokenise(tokenizer, learn, labels, model.config)
             held_tokens = tokenise(tokenizer, held, labels, model.config)
@@ -266,7 +273,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                     model, result = static.run(model, resume)
                     model.config.pairs = learn[0].pair is not None  # a teacher's configuration may not say
         self._adopt(model, tokenizer, config)
-        self.held_out_, self.seen_ = self._table(held), digests([*learn, *held])
+        self.held_out_, self.seen_ = self._table(held), seen
         if folder:
             saved = SavedState(folder / "training")
             try:

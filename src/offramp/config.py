@@ -94,7 +94,7 @@ class EncoderConfig:
     """TOKENS -> LAYER STATES."""
 
     backbone: str = "minilm-l6"
-    "`minilm-l6`, a Hugging Face name, or a folder."
+    "`minilm-l6`, a Hugging Face name, a folder, or a model folder of offramp, to go on from it."
     revision: str = ""
     "Commit, tag or branch of a Hugging Face name. Empty: the newest, or the alias's pinned one."
     attention: str = "sdpa"

@@ -73,13 +73,16 @@ def save(
         raise TrainingError(f"The model could not be written to `{folder}`: {error}.") from error
 
 
-def load(folder: Path) -> tuple[MultiExitModel, Any, Config]:
-    """The model, its tokenizer and the configuration it was made with; a folder that is not whole is refused."""
+def load(folder: Path, attention: str = "") -> tuple[MultiExitModel, Any, Config]:
+    """The model, its tokenizer and the configuration it was made with; a folder that is not whole is refused.
+
+    `attention` is the implementation of the backbone's attention, that of the configuration unless given.
+    """
     with _readable(folder), quiet_loading(), manifest.alone(folder, verify(folder)) as files:
         made_of, tokenizer, config = _without_weights(files, folder)
         check_weights(files / WEIGHTS, made_of)
         model = MultiExitModel.from_pretrained(
-            files, use_safetensors=True, attn_implementation=config.encoder.attention
+            files, use_safetensors=True, attn_implementation=attention or config.encoder.attention
         )
         model.config.name_or_path = model.name_or_path = str(folder)
     return model.train(False), tokenizer, config

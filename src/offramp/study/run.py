@@ -33,7 +33,7 @@ from offramp.runtime.engine import pool
 from offramp.study.data import Texts, texts_of
 from offramp.study.kinds import BY_LABEL, PROBES
 from offramp.study.plan import Run
-from offramp.study.training import trained
+from offramp.study.training import MODEL, trained
 
 BATCH = 64  # texts that are scored at once
 VERSIONS = ("torch", "transformers", "tokenizers", "accelerate", "numpy", "scikit-learn", "scipy")
@@ -59,11 +59,11 @@ def perform(run: Run, work: Path) -> dict[str, Any]:
         "geometry": asdict(geometry(seen.outputs[_depth(seen, run)].representation.numpy(), seen.truth)),
         "cost": _cost(classifier, seen.tokens),
         "data": texts.hashes(),
-        "weights": json.loads((work / "model" / MANIFEST).read_text("utf-8"))["files"]["model.safetensors"],
+        "weights": json.loads((work / MODEL / MANIFEST).read_text("utf-8"))["files"]["model.safetensors"],
     }
     if run.before is not None:
         record["before"] = {"task": run.before.task, "config": to_mapping(run.before.config)}
-    if angles := _angles(classifier, texts, read_history(work / "model" / "training" / "log.jsonl"), run):
+    if angles := _angles(classifier, texts, read_history(work / MODEL / "training" / "log.jsonl"), run):
         record["angles"] = angles
     if run.map is not None:
         record["map"] = _map(seen, run)

@@ -16,13 +16,17 @@ from offramp.config import Config, changes, to_mapping
 from offramp.data.sources import Table
 from offramp.data.tokens import TruncationWarning
 from offramp.disk import replace_file
-from offramp.encoder.load import quiet_loading
+from offramp.exits.folder import is_model
+from offramp.exits.predecessor import ExitsBeginAnew
 from offramp.optimise.loop import Result
 from offramp.study.data import Texts, texts_of
 from offramp.study.drawn import draw_backbone
 from offramp.study.kinds import DRAWN
 from offramp.study.lock import locked
 from offramp.study.plan import Prior
+
+MODEL = "model"
+"""In a run's folder: the model's."""
 
 WORTH = 60.0
 """Seconds of training that are worth a checkpoint: runs are many and short, and writing one takes a second or two."""
@@ -35,7 +39,7 @@ def trained(texts: Texts, before: Prior | None, work: Path) -> tuple[Classifier,
     spared = replace(ready.optimise, checkpoint_seconds=WORTH)
     classifier = Classifier(ready.recipe, settings=settings_of(replace(ready, optimise=spared)))
     with quiet():
-        result = classifier.fit_table(texts.train, texts.validation, work / "model", resume=True)
+        result = classifier.fit_table(texts.train, texts.validation, work / MODEL, resume=True)
     return classifier, result
 
 
@@ -46,9 +50,10 @@ def settings_of(config: Config) -> list[str]:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Texts that are cut are a part of a study's set-up."""
+    """Texts that are cut, and exits that begin anew on another task, are a part of a study's set-up."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TruncationWarning)
+        warnings.simplefilter("ignore", ExitsBeginAnew)
         yield
 
 
@@ -56,7 +61,7 @@ def _claim(work: Path, config: Config) -> None:
     """Begin anew where another version of this run, with other defaults or in another place, left something."""
     file, mine = work / "run.json", json.dumps(to_mapping(config), indent=1)
     if not file.is_file() or file.read_text("utf-8") != mine:
-        shutil.rmtree(work / "model", ignore_errors=True)
+        shutil.rmtree(work / MODEL, ignore_errors=True)
         work.mkdir(parents=True, exist_ok=True)
         replace_file(file, mine)
 
@@ -76,18 +81,11 @@ def _with_backbone(config: Config, before: Prior | None, texts: Texts, work: Pat
 
 
 def _fine_tuned(prior: Prior, home: Path) -> Path:
-    """The folder of a backbone that was fine-tuned on another task; runs that want the same one share it."""
-    folder = home / "tuned"
+    """The folder of a model that was fine-tuned on another task; runs that want the same one share it."""
     with locked(home):
-        if not (folder / "done").is_file():
-            texts = texts_of(prior.task, prior.data, prior.config)
-            classifier, _ = trained(texts, None, home)
-            shutil.rmtree(folder, ignore_errors=True)
-            with quiet_loading():
-                classifier.model_.encoder.backbone.save_pretrained(folder)
-                classifier.tokenizer_.save_pretrained(folder)
-            (folder / "done").touch()
-    return folder
+        if not is_model(home / MODEL):
+            trained(texts_of(prior.task, prior.data, prior.config), None, home)
+    return home / MODEL
 
 
 def _on(config: Config, folder: Path) -> Config:

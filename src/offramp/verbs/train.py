@@ -30,7 +30,9 @@ def train(
     out: Annotated[Path, typer.Option(help="Folder for the model and its report.")],
     validation: Annotated[str | None, typer.Option(help="Labelled texts that choose the best epoch.")] = None,
     recipe: Annotated[str, typer.Option(help="Named configuration; `offramp recipes` lists them.")] = DEFAULT_RECIPE,
-    backbone: Annotated[str | None, typer.Option(help="minilm-l6, a Hugging Face name, or a folder.")] = None,
+    backbone: Annotated[
+        str | None, typer.Option(help="minilm-l6, a Hugging Face name, a folder, or a model to go on from.")
+    ] = None,
     text: TextColumns = None,
     label: LabelColumn = None,
     seed: Annotated[int | None, typer.Option(help="Seed of everything random.")] = None,

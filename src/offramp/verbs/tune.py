@@ -25,7 +25,9 @@ def tune(
     trials: Annotated[int | None, typer.Option(help="Trials in all; 20, or the whole grid, unless given.")] = None,
     seeds: Annotated[int, typer.Option(help="Runs of each trial; the mean of their scores counts.")] = 1,
     recipe: Annotated[str, typer.Option(help="Named configuration that is tuned.")] = DEFAULT_RECIPE,
-    backbone: Annotated[str | None, typer.Option(help="minilm-l6, a Hugging Face name, or a folder.")] = None,
+    backbone: Annotated[
+        str | None, typer.Option(help="minilm-l6, a Hugging Face name, a folder, or a model to go on from.")
+    ] = None,
     text: TextColumns = None,
     label: LabelColumn = None,
     seed: Annotated[int | None, typer.Option(help="Seed of the search and of the first run of each trial.")] = None,
