@@ -70,7 +70,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "progress": BASE,
     "spaces": BASE,
     "trials": BASE | {"cluster", "data", "optimise"},
-    "tuning": BASE | {"classifier", "cluster", "data", "optimise", "report", "spaces", "trials"},
+    "tuning": BASE | {"classifier", "cluster", "data", "exits", "optimise", "report", "spaces", "trials"},
     "demo": set(),
     "answers": BASE | {"runtime"},
     "process": {"errors"},

@@ -53,7 +53,7 @@ def begin(config: Config, labels: Labels, kind: type[MultiExitModel] = MultiExit
         last = cast(LinearExit, model.exits[-1])
         last.pool = copy.deepcopy(head.pool)
         last.classifier = copy.deepcopy(head.classifier)
-    fresh = before is None or not before.hand_over(model)
+    taken = set[int]() if before is None else before.hand_over(model)
     if config.compress.teacher:
         model, tokenizer = full_model(Path(config.compress.teacher), labels.names)
     check_static(config, model)
@@ -61,6 +61,6 @@ def begin(config: Config, labels: Labels, kind: type[MultiExitModel] = MultiExit
     model.config.max_tokens = token_limit(model, tokenizer, config.data.max_length)
     model.config.windows, model.config.overlap = config.data.windows, config.data.overlap
     model.read_windows(model.config.max_tokens if config.data.windows > 1 else 0)
-    if config.exits.labels == "names" and fresh and not config.compress.teacher:
-        begin_from_names(model, label_texts(tokenizer, labels, model.config.max_tokens))
+    if config.exits.labels == "names" and not config.compress.teacher:
+        begin_from_names(model, label_texts(tokenizer, labels, model.config.max_tokens), but=taken)
     return model, tokenizer

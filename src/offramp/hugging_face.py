@@ -106,7 +106,9 @@ def model_to_train(
     settings: Mapping[str, Any] | Sequence[str] | None = None,
     seed: int | None = None,
 ) -> tuple[EarlyExitModel, Any]:
-    """A model with fresh exits and its tokenizer, for `Trainer`: labels by class number, the objective of the recipe.
+    """A model and its tokenizer, for `Trainer`: labels by class number, the objective of the recipe.
+
+    Its exits are fresh, unless `backbone` is a model folder whose exits fit.
 
     The recipe's strategy should be `joint` or `single`: a `Trainer` knows one phase, and neither alignment nor views.
     """

@@ -15,9 +15,10 @@ from typing import Any, Protocol
 
 from offramp.cluster.session import Cluster, connected
 from offramp.cluster.tasks import Tasks
-from offramp.data.tokens import TruncationWarning
 from offramp.errors import ConfigError, OfframpError, TrainingError, UserError
 from offramp.optimise.journal import Watch
+
+OURS = f"{__package__}."
 
 Score = Callable[[Any, Mapping[str, Any], Path, Watch | None, bool], float]
 """Trains with a plan, settings, a folder, an onlooker, and whether warnings are told; gives the validation score."""
@@ -30,7 +31,7 @@ class Scored:
     score: float | None
     error: OfframpError | None = None  # why it has no score
     stops: bool = False  # the search too, because the settings are not to blame
-    cuts: tuple[str, ...] = ()  # warnings of texts that were cut
+    told: tuple[Warning, ...] = ()  # our own warnings
 
 
 class Trials(Protocol):
@@ -101,8 +102,8 @@ class _OnRay:
     def ended(self) -> tuple[int, Scored]:
         _, (number, found) = self.tasks.ended()
         del self.under_way[number]
-        for message in found.cuts:
-            warnings.warn(message, TruncationWarning, stacklevel=2)
+        for message in found.told:
+            warnings.warn(message, stacklevel=2)
         return number, found
 
 
@@ -114,13 +115,13 @@ def _there(
 
     torch.set_num_threads(threads)
     with warnings.catch_warnings(record=True) as heard:
-        warnings.simplefilter("always", TruncationWarning)
+        warnings.simplefilter("always")
         try:
             found = _tried(score, plan, settings, home, None, first)
         except OfframpError as error:
             found = Scored(None, error, stops=True)
-    cuts = tuple(str(each.message) for each in heard if issubclass(each.category, TruncationWarning))
-    return number, replace(found, error=_plain(found.error), cuts=cuts)
+    ours = tuple(e.message for e in heard if isinstance(e.message, Warning) and e.category.__module__.startswith(OURS))
+    return number, replace(found, error=_plain(found.error), told=ours)
 
 
 def _tried(

@@ -28,6 +28,7 @@ from offramp.data.sources import Table
 from offramp.data.tokens import TruncationWarning
 from offramp.disk import replace_file
 from offramp.errors import ConfigError, MissingExtra, TrainingError
+from offramp.exits.predecessor import ExitsBeginAnew
 from offramp.lock import held
 from offramp.optimise.journal import Watch
 from offramp.optimise.run_folder import fingerprint
@@ -167,7 +168,8 @@ def _score(plan: Plan, settings: Mapping[str, Any], home: Path, watch: Watch | N
         classifier = Classifier(config.recipe, settings=changes(config))
         with warnings.catch_warnings():
             if not first:
-                warnings.simplefilter("ignore", TruncationWarning)  # the first trial has counted these texts
+                for told in (TruncationWarning, ExitsBeginAnew):  # by the first trial
+                    warnings.simplefilter("ignore", told)
             place = home / f"seed-{seed}"
             result = classifier.fit_table(plan.train, plan.validation, place, place.exists(), watch=watch)
         scores.append(mean(result.by_exit.values()) if result.by_exit else result.score)

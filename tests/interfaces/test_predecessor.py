@@ -16,9 +16,10 @@ from offramp.beginning import begin
 from offramp.data.labels import Labels
 from offramp.data.seen import digests
 from offramp.errors import ModelError
+from offramp.exits import checkpoint
 from offramp.exits.manifest import MANIFEST
 from offramp.exits.model import MultiExitModel
-from offramp.exits.predecessor import ExitsBeginAnew
+from offramp.exits.predecessor import ExitsBeginAnew, folder_of
 from offramp.preparation import as_table
 from offramp.types import Example
 
@@ -58,8 +59,8 @@ def test_backbone_and_exits_go_over_where_labels_and_settings_are_the_same(
     ("labels", "settings", "said"),
     [
         (("bad", "good"), {}, "its labels are bad, fine, good, those of the texts bad, good"),
-        (("bad", "fine", "good"), {"exits.kind": "mha"}, "its exit_kind is residual, that of the settings mha"),
-        (("bad", "fine", "good"), {"exits.size": 8}, "its exit_size is 16, that of the settings 8"),
+        (("bad", "fine", "good"), {"exits.kind": "mha"}, "begin anew: they are residual, and mha is asked for"),
+        (("bad", "fine", "good"), {"exits.size": 8}, r"their exits\.size is 16, and 8 is asked for"),
     ],
 )
 def test_exits_that_do_not_fit_begin_anew_and_it_is_said_why(
@@ -80,14 +81,54 @@ def test_exits_that_do_not_fit_begin_anew_and_it_is_said_why(
     assert not theirs & {tuple(weight.flatten().tolist()) for weight in drawn}
 
 
-def test_an_exit_that_was_not_trained_is_not_handed_over(
+def test_a_last_exit_that_fits_goes_over_alone(quick: Callable[..., Classifier], toy: Toy, tmp_path: Path) -> None:
+    one = quick({"exits.kind": "linear"}).fit(*toy(48))
+    one.save(tmp_path / "one")
+    settings = {"exits.kind": "mha", "exits.last": "linear", "exits.size": 8}  # which linear exits do not read
+    model = begun(("bad", "fine", "good"), quick(settings, backbone=str(tmp_path / "one")))
+    assert all(same(model, one.model_, "exits.3"))
+
+
+def test_labels_begin_from_their_names_at_exits_that_were_not_trained(
     quick: Callable[..., Classifier], toy: Toy, tmp_path: Path
 ) -> None:
     one = quick().fit(*toy(48))
     one.save(tmp_path / "one")
-    model = begun(("bad", "fine", "good"), quick(backbone=str(tmp_path / "one")))
-    assert all(same(model, one.model_, "exits.3"))
-    assert not all(same(model, one.model_, "exits.0"))
+    plain, named = (
+        begun(("bad", "fine", "good"), quick({"exits.labels": how}, backbone=str(tmp_path / "one")))
+        for how in ("random", "names")
+    )
+    last = plain.depth
+    for depth in range(1, last + 1):
+        rows = [model.exits[depth - 1].label_parameter for model in (plain, named)]
+        assert torch.equal(*rows) == (depth == last)
+
+
+def test_a_pooler_goes_over_whatever_the_labels_are(quick: Callable[..., Classifier], toy: Toy, tmp_path: Path) -> None:
+    one = quick({"exits.kind": "linear"}).fit(*toy(48))
+    one.save(tmp_path / "one")
+    with pytest.warns(ExitsBeginAnew):
+        model = begun(("bad", "good"), quick({"exits.kind": "linear"}, backbone=str(tmp_path / "one")))
+    for ours, theirs in zip(model.exits, one.model_.exits, strict=True):
+        assert torch.equal(ours.pool.weight, theirs.pool.weight)
+
+
+def test_a_model_in_half_precision_goes_on_in_single(
+    first: Classifier, quick: Callable[..., Classifier], tmp_path: Path
+) -> None:
+    first.model_.bfloat16()
+    first.save(tmp_path / "half")
+    model = begun(("bad", "fine", "good"), quick(TWO_STAGES, backbone=str(tmp_path / "half")))
+    assert {weight.dtype for weight in model.parameters()} == {torch.float32}
+
+
+def test_a_folder_that_is_named_as_a_backbone_is_called_is_not_meant(
+    first: Classifier, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first.save(tmp_path / "minilm-l6")
+    monkeypatch.chdir(tmp_path)
+    assert folder_of(Classifier("ce", "minilm-l6").config()) is None
+    assert folder_of(Classifier("ce", "./minilm-l6").config()) == Path("minilm-l6")
 
 
 def test_a_model_has_seen_what_the_one_before_it_has(
@@ -127,6 +168,9 @@ def test_models_that_nothing_can_go_on_from_are_refused(
     pruned.save(tmp_path / "pruned")
     with pytest.raises(ModelError, match="has all its attention heads"):
         quick(backbone=str(tmp_path / "pruned")).fit(*toy(30))
+    checkpoint.save(tmp_path / "exported", first.model_, first.tokenizer_, first.config_, weights=False)
+    with pytest.raises(ModelError, match="It was exported: use the model that it was made of"):
+        quick(backbone=str(tmp_path / "exported")).fit(*toy(30))
     (tmp_path / "first" / "model.safetensors").write_bytes(b"damaged")
     with pytest.raises(ModelError, match="damaged"):
         quick(backbone=str(tmp_path / "first")).fit(*toy(30))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -205,7 +206,7 @@ def test_missing_runs_are_told_and_a_claim_without_pairs_is_left_out(tmp_path: P
 
 
 def test_a_claim_of_staying_within_a_deviation_is_asked_of_every_task_and_is_no_test(tmp_path: Path) -> None:
-    """CE goes up and down by a point, so its deviation is a little more than one."""
+    """CE + SCL goes up and down by a point, so its deviation is a little more than one."""
 
     def gain(run: Run, _: int) -> float:
         wave = -((-1) ** run.seed)
@@ -225,6 +226,17 @@ def test_a_claim_of_staying_within_a_deviation_is_asked_of_every_task_and_is_no_
         [shown(tmp_path / "d", [claim(first="ce", second="scl", holds="within")], lambda *at: -gain(*at), smoke=tasks)]
     )
     assert rise[0].words == "does not hold: rte"  # below by 0.5 with a deviation of 1.1, and by 2
+
+
+def test_what_stays_within_a_deviation_is_told_of_the_tasks_that_are_there_and_of_two_seeds_at_least(
+    tmp_path: Path,
+) -> None:
+    claims = [claim(first="ce", second="scl", holds="within")]
+    one = judged([shown(tmp_path / "a", claims, unequal, seeds=1)])
+    assert one[0].words == "too few pairs to tell"
+    half = shown(tmp_path / "b", claims, lambda *_: -1.0, seeds=2, smoke={"tasks": ["sst2", "rte"]})
+    there = [each for each in half.results if each.run.task == "sst2"]
+    assert judged([replace(half, results=there)])[0].words == "holds on sst2 so far"
 
 
 @pytest.mark.parametrize(("always", "told"), [(0.5, "shows"), (0.7, "shows (not learnt: sst2)"), (None, "shows")])

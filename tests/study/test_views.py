@@ -170,6 +170,12 @@ def test_layers_are_columns_and_a_model_of_one_exit_has_one_number(tmp_path: Pat
     assert cells(found) == {"CE": ["–", "–", "–", "60.0", "–"], "ACL": ["25.0", "35.0", "45.0", "55.0", "40.0"]}
 
 
+def test_a_task_without_a_result_has_empty_layers(tmp_path: Path) -> None:
+    acl = {"recipe": "acl", "label": "ACL"}
+    found = shown(tmp_path, 1, study={"view": "layers", "baseline": ""}, smoke={"tasks": ["rte", "sst2"]}, acl=acl)
+    assert cells(found, 1) == {"ACL": ["–"]}
+
+
 def test_where_every_depth_is_shown_their_mean_is_compared(tmp_path: Path) -> None:
     variants = {name: {"recipe": "acl", "label": name, "order": place} for place, name in enumerate(("acl", "jt"))}
     found = shown(tmp_path, study={"view": "layers", "baseline": "acl"}, **variants, ce={**CE, "order": 3})

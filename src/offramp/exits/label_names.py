@@ -12,6 +12,7 @@ An exit sees a name as it sees a text, by its representation; where the label em
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import cast
 
 import torch
@@ -28,8 +29,8 @@ NOTHING = 1e-4
 
 
 @torch.no_grad()
-def begin_from_names(model: MultiExitModel, batch: Batch) -> None:
-    """Overwrite the label embeddings at every depth; `batch` holds the names in the order of the labels."""
+def begin_from_names(model: MultiExitModel, batch: Batch, but: Collection[int] = ()) -> None:
+    """Overwrite the label embeddings at every depth `but` some; `batch` holds the names in the order of the labels."""
     classes = len(model.config.labels)
     if len(batch) != classes:
         raise DataError(f"There should be one name for each of the {classes} labels. Found {len(batch)}.")
@@ -37,6 +38,8 @@ def begin_from_names(model: MultiExitModel, batch: Batch) -> None:
     model.train(False)
     try:
         for depth, states in model.walk(batch):
+            if depth in but:
+                continue
             exit = cast(Exit, model.exits[depth - 1])
             seen = exit.see_names(states.output, states.mask)  # (C, D)
             exit.label_parameter.copy_(rows_from(seen, exit.label_parameter))

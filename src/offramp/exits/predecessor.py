@@ -1,8 +1,8 @@
 """STATES -> REPRESENTATION, LOGITS AT EACH DEPTH: the model that a run goes on from.
 
-Where the backbone of a run is a folder that `offramp train` wrote, its backbone and tokenizer are taken, and its
-trained exits where they fit: the same labels, the same kind and size. Else the exits begin anew, and a warning says
-why. The texts that it was trained on are texts that the new model has seen.
+Where the backbone of a run is a folder that `offramp train` wrote, its backbone and tokenizer are taken, and every exit
+that fits: the same labels, the same kind, the same settings of that kind. A trained exit that does not fit begins anew,
+and a warning says why. The texts that the model was trained on are texts that the new one has seen.
 """
 
 from __future__ import annotations
@@ -14,19 +14,29 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from offramp.config import Config
+from offramp.encoder.load import ALIASES
 from offramp.errors import ModelError
 from offramp.exits import checkpoint
-from offramp.exits.model import MultiExitModel
+from offramp.exits.linear import LinearExit
+from offramp.exits.model import MultiExitConfig, MultiExitModel
 
-SHAPE = ("exit_kind", "last_kind", "exit_size", "exit_heads", "exit_window", "exit_reads", "exit_projection")
-"""What the parameters of an exit, and their meaning, depend on beside the labels and the backbone."""
+READS: dict[str, tuple[str, ...]] = {
+    "linear": ("reads", "projection"),
+    "match": ("reads", "projection"),
+    "mha": ("size", "heads"),
+    "residual": ("size", "heads"),
+    "fusion": ("window",),
+    "leam": ("window",),
+    "lsan": ("size",),
+}
+"""Names of the exits to the settings that their parameters, or what these mean, depend on."""
 
 
 class ExitsBeginAnew(UserWarning):
-    """The exits of the model that a run goes on from do not fit."""
+    """Trained exits of the model that a run goes on from do not fit."""
 
 
 @dataclass(frozen=True)
@@ -49,34 +59,31 @@ class Predecessor:
                 f"A run should go on from a model that has all its attention heads. `{folder}` has lost some: begin "
                 "with its own backbone."
             )
-        return cls(folder, model, tokenizer)
+        return cls(folder, model.to(torch.float32), tokenizer)  # type: ignore[arg-type]
 
-    def hand_over(self, model: MultiExitModel) -> bool:
-        """Give the trained exits to a model that has the same backbone, where they fit, and say whether they do."""
-        reasons = list(self._misfits(model))
+    def hand_over(self, model: MultiExitModel) -> set[int]:
+        """Give the exits that fit to a model with the same backbone, and say at which depths they had been trained."""
+        trained, reasons = set(self.model.config.trained_exits), dict[str, None]()
+        for depth in range(1, model.depth + 1):
+            old, new = self.model.exits[depth - 1], model.exits[depth - 1]
+            wrong = list(_misfits(self.model.config, model.config, last=depth == model.depth))
+            if not wrong:
+                new.load_state_dict(old.state_dict())
+            elif isinstance(old, LinearExit) and isinstance(new, LinearExit):
+                _hand_over_pooler(old, new)
+            if wrong and depth in trained:
+                trained.remove(depth)
+                reasons |= dict.fromkeys(wrong)
         if reasons:
-            said = f"The exits of `{self.folder}` begin anew: {'; '.join(reasons)}."
+            said = f"Exits of `{self.folder}` begin anew: {'; '.join(reasons)}."
             warnings.warn(said, ExitsBeginAnew, stacklevel=3)
-            return False
-        for depth in self.model.config.trained_exits:
-            model.exits[depth - 1].load_state_dict(self.model.exits[depth - 1].state_dict())
-        return True
-
-    def _misfits(self, model: MultiExitModel) -> Iterator[str]:
-        old, new = self.model.config, model.config
-        if (old.sets, old.tags) != (new.sets, new.tags):
-            yield "labels of one kind, sets and tags do not go over into each other"
-        elif old.labels != new.labels:
-            yield f"its labels are {_few(old.labels)}, those of the texts {_few(new.labels)}"
-        for name in SHAPE:
-            if getattr(old, name) != getattr(new, name):
-                yield f"its {name} is {getattr(old, name)}, that of the settings {getattr(new, name)}"
+        return trained
 
 
 def folder_of(config: Config) -> Path | None:
     """The folder of the model that a run goes on from; None where its backbone is none of ours."""
-    folder = Path(config.encoder.backbone)
-    return folder if checkpoint.is_model(folder) else None
+    name = config.encoder.backbone
+    return Path(name) if name not in ALIASES and checkpoint.is_model(Path(name)) else None
 
 
 def seen_with(config: Config, seen: Tensor) -> Tensor | None:
@@ -86,6 +93,28 @@ def seen_with(config: Config, seen: Tensor) -> Tensor | None:
         return seen
     before = checkpoint.load_seen(folder)
     return None if before is None else torch.unique(torch.cat([before, seen]))
+
+
+def _misfits(old: MultiExitConfig, new: MultiExitConfig, last: bool) -> Iterator[str]:
+    """Why an exit of one model, the last or another, is none of the other's."""
+    if (old.sets, old.tags) != (new.sets, new.tags):
+        yield "one label, sets of labels and tags do not go over into each other"
+    elif old.labels != new.labels:
+        yield f"its labels are {_few(old.labels)}, those of the texts {_few(new.labels)}"
+    kind, wanted = (old.last_kind, new.last_kind) if last else (old.exit_kind, new.exit_kind)
+    if kind != wanted:
+        yield f"they are {kind}, and {wanted} is asked for"
+        return
+    for name in READS[kind]:
+        found, asked = getattr(old, f"exit_{name}"), getattr(new, f"exit_{name}")
+        if found != asked:
+            yield f"their exits.{name} is {found}, and {asked} is asked for"
+
+
+def _hand_over_pooler(old: LinearExit, new: LinearExit) -> None:
+    """A pooler is the backbone's, whatever the labels are."""
+    if isinstance(old.pool, nn.Linear) and isinstance(new.pool, nn.Linear):
+        new.pool.load_state_dict(old.pool.state_dict())
 
 
 def _few(names: list[Any]) -> str:

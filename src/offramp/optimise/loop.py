@@ -174,7 +174,7 @@ class Loop:
             self.place.keepers = {name: Keeper() for name in names}
             # What does not learn is the best there is.
             self.best = {name: t.clone() for name, t in self.model.state_dict().items()} if phase.frozen else {}
-        per_epoch = math.ceil(self._batch_count(settings) / self._accumulation(settings))
+        per_epoch = self._update_count(settings)
         updates = per_epoch * settings.epochs
         self.journal.start(updates, self.place.update - self.place.begun)
         try:
@@ -222,8 +222,7 @@ class Loop:
             updates_per_epoch=second.updates_per_epoch,
             contrast_batch=0,
         )
-        per_epoch = math.ceil(self._batch_count(settings) / self._accumulation(settings))
-        enough = math.ceil(second.least_updates / per_epoch)
+        enough = math.ceil(second.least_updates / self._update_count(settings))
         return replace(settings, epochs=max(second.epochs, enough))
 
     def _scene(self, phase: Phase) -> Scene:
@@ -315,6 +314,10 @@ class Loop:
         if data.sampler == "balanced":
             size = balanced_size(self.train.labels_or_raise(), data.per_class, size)
         return math.ceil(len(self.train) / size)
+
+    def _update_count(self, settings: OptimiseConfig) -> int:
+        """Updates of an epoch."""
+        return math.ceil(self._batch_count(settings) / self._accumulation(settings))
 
     def _accumulation(self, settings: OptimiseConfig) -> int:
         """Batches whose gradients make one update."""

@@ -52,7 +52,7 @@ class Verdict:
     def words(self) -> str:
         """Whether it shows, for people."""
         if self.claim.holds == WITHIN:
-            return f"does not hold: {', '.join(self.apart)}" if self.apart else "holds on every task"
+            return self._within
         if not self.found.enough:
             return "too few pairs to tell"
         clearly = CLEARLY if self.clear else ""
@@ -63,6 +63,16 @@ class Verdict:
             return "does not show"
         up = self.claim.holds in ("above", "rising")
         return f"shows{clearly}" if (self.found.side > 0) == up else f"the opposite shows{clearly}"
+
+    @property
+    def _within(self) -> str:
+        """Whether it stays within a deviation, of which there is none with one seed."""
+        seeds = Counter(task for task, _ in self.draws)
+        if min(seeds.values()) < 2:
+            return "too few pairs to tell"
+        if self.apart:
+            return f"does not hold: {', '.join(self.apart)}"
+        return "holds on every task" if set(seeds) == set(self.shown.tasks) else f"holds on {', '.join(seeds)} so far"
 
     @property
     def told(self) -> str:
@@ -146,9 +156,9 @@ def _of_study(shown: Shown) -> list[Verdict]:
     compared = {place: compare(list(found.values()), [0.0] * len(found)) for place, (_, found) in told.items()}
     # What is no test has no p.
     untested = {place: replace(compared[place], p=None) for place, (claim, _) in told.items() if claim.holds == WITHIN}
-    judged = untested | together({place: each for place, each in compared.items() if place not in untested})
+    found_of = untested | together({place: each for place, each in compared.items() if place not in untested})
     return [
-        Verdict(shown, claim, tuple(found.values()), tuple(found), judged[place], _apart(shown, claim))
+        Verdict(shown, claim, tuple(found.values()), tuple(found), found_of[place], _apart(shown, claim))
         for place, (claim, found) in told.items()
     ]
 

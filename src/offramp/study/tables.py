@@ -53,7 +53,7 @@ def layer_tables(shown: Shown) -> list[Grid]:
             spreads = [_mean(100, [each.by_exit for each in own], depth) for depth in depths]
             means = [spread.mean for spread in spreads if spread is not None]
             # A model of one exit has no mean over depths.
-            whole = len(means) == len(depths)
+            whole = bool(means) and len(means) == len(depths)
             cells = [Cell.of(spread) for spread in spreads] + [
                 Cell(f"{sum(means) / len(means):.1f}" if whole else NOTHING)
             ]
