@@ -178,6 +178,7 @@ def test_the_page_of_an_exit_counts_its_parameters(name: str) -> None:
         exit_window=sizes["W"],
         exit_temperature=0.1,
         exit_reads="first",
+        exit_projection="own",
     )
     built: Any = EXITS[name](settings, BertConfig(hidden_size=sizes["H"]))
     assert eval(formula[1], {}, sizes) == sum(parameter.numel() for parameter in built.parameters())

@@ -78,10 +78,7 @@ def load(folder: Path, attention: str = "") -> tuple[MultiExitModel, Any, Config
 
     `attention` is the implementation of the backbone's attention, that of the configuration unless given.
     """
-    known = verify(folder)
-    if WEIGHTS not in known:
-        raise ModelError(f"`{folder}` should hold `{WEIGHTS}`. It was exported: use the model that it was made of.")
-    with _readable(folder), quiet_loading(), manifest.alone(folder, known) as files:
+    with _readable(folder), quiet_loading(), manifest.alone(folder, verify(folder)) as files:
         made_of, tokenizer, config = _without_weights(files, folder)
         check_weights(files / WEIGHTS, made_of)
         model = MultiExitModel.from_pretrained(

@@ -53,6 +53,11 @@ class Predecessor:
         folder = folder_of(config)
         if folder is None:
             return None
+        if checkpoint.WEIGHTS not in checkpoint.verify(folder):
+            raise ModelError(
+                f"A run should go on from a model with `{checkpoint.WEIGHTS}`. `{folder}` has none, as one that was "
+                "exported: use the model that it was made of."
+            )
         model, tokenizer, _ = checkpoint.load(folder, config.encoder.attention)
         if model.config.layer_heads:
             raise ModelError(
