@@ -15,7 +15,7 @@ demo: $(READY)
 	$(BIN)/offramp demo
 
 test: $(READY)
-	$(PYTEST) --dist loadfile -m "not slow and not long"
+	$(PYTEST) --dist worksteal -m "not slow and not long"
 
 test-slow: $(READY)
 	$(PYTEST) --dist worksteal -m slow --durations=15
