@@ -3,9 +3,10 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-# Tests work on small tensors: a process per core, with one thread each.
+# Tests work on small tensors: a process per core, with one thread each. What they import is compiled once, whatever the
+# environment says, and not again in every process that they start.
 JOBS ?= auto
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS)
+PYTEST := OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(JOBS)
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 EXTRAS := minilm,plots,onnx,torchjd,tune,serve,ray,docs,dev
 

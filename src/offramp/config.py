@@ -17,6 +17,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from importlib import resources
+from types import MappingProxyType
 from typing import Any
 
 from offramp.errors import ConfigError, unknown_name
@@ -530,8 +531,9 @@ def changes_from(other: Config, config: Config) -> dict[str, Any]:
     }
 
 
-def describe() -> dict[str, tuple[Any, str]]:
-    """Every dotted field with its default and its help text."""
+@functools.cache
+def describe() -> Mapping[str, tuple[Any, str]]:
+    """Every dotted field with its default and its help text, which are read from this file."""
     found: dict[str, tuple[Any, str]] = {}
     for stage in (f for f in dataclasses.fields(Config) if f.name not in ("recipe", "about")):
         kind = _hints(Config)[stage.name]
@@ -540,7 +542,7 @@ def describe() -> dict[str, tuple[Any, str]]:
             if isinstance(target, ast.AnnAssign) and isinstance(text, ast.Expr) and isinstance(target.target, ast.Name):
                 name = target.target.id
                 found[f"{stage.name}.{name}"] = (getattr(kind(), name), ast.literal_eval(text.value))
-    return found
+    return MappingProxyType(found)
 
 
 def _recipe_names() -> list[str]:

@@ -12,7 +12,7 @@ from offramp.demo import data_file
 from offramp.report.set_metrics import SetEvaluation
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_recipe_beats_the_best_constant_answer_by_far_on_sentences_it_has_not_seen() -> None:
     train, test = (read(data_file(part, "mixed_desk"), separator="|") for part in ("train", "test"))
     settings = {"optimise.epochs": 4, "stage2.least_updates": 60, "optimise.track": []}
