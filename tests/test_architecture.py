@@ -53,7 +53,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "runtime": BASE | {"data", "exits", "policies"},
     "serve": BASE | {"classifier", "data", "optimise", "policies", "report", "runtime"},
     # on top of the stages
-    "sample_weights": BASE | {"data", "objectives"},
+    "sample_weights": BASE | {"data", "optimise"},
     "preparation": BASE | {"data", "exits", "objectives"},
     "calibration": BASE | {"data", "policies", "runtime"},
     "speed_curve": BASE | {"data", "report", "runtime"},

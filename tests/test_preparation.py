@@ -139,6 +139,17 @@ def test_lacons_few_shot_split_holds_out_as_many_as_are_learnt_from() -> None:
     assert not set(learn) & set(held)
 
 
+def test_of_a_label_with_few_texts_half_are_learnt_from_and_half_validate() -> None:
+    few = table(400).keep([*range(300)])
+    whole = counts(few.examples)
+    _, learn, held = divide(few, None, configured(data={"class_cap": 40}, split="lacon-few"))
+    assert counts(learn) == {name: min(40, (n + 1) // 2) for name, n in whole.items()}
+    assert counts(held) == {name: min(40, n // 2) for name, n in whole.items()}
+    assert min(counts(learn).values()) < 40 == max(counts(learn).values())
+    _, learn, _ = divide(few, table(9, "other"), configured(data={"class_cap": 40}))  # where others validate, all
+    assert counts(learn) == {name: min(40, n) for name, n in whole.items()}
+
+
 def test_a_split_asks_for_the_texts_it_divides() -> None:
     with pytest.raises(DataError, match="scl should come with validation texts"):
         divide(table(50), None, configured(split="scl"))

@@ -83,7 +83,9 @@ def divide(train: Table, validation: Table | None, config: Config) -> tuple[Labe
 
     rows = everyone
     if config.data.class_cap:
-        rows = [rows[place] for place in class_capped(of(rows), config.data.class_cap, draw)]
+        # Where as many texts validate as are learnt from, a label with few texts has half of them to learn from.
+        few = protocol.split == "lacon-few"
+        rows = [rows[place] for place in class_capped(of(rows), config.data.class_cap, draw, half=few)]
     if 0 < config.data.cap < len(rows):
         rows = [rows[place] for place in stratified_sample(of(rows), config.data.cap, draw)]
     if protocol.imbalance:

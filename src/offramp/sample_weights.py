@@ -10,7 +10,7 @@ import numpy as np
 from offramp.config import Config
 from offramp.data.sources import Table
 from offramp.errors import ConfigError, DataError
-from offramp.objectives import OBJECTIVES
+from offramp.optimise.coherence import without_cross_entropy
 from offramp.types import Example, Label
 
 ClassWeight = str | Mapping[Label, float] | None
@@ -52,10 +52,10 @@ def check_class_weight(class_weight: ClassWeight) -> None:
 
 def check_objective(config: Config, learn: Sequence[Example]) -> None:
     """Refuse weights where nothing would read them."""
-    name = config.objective.name
-    if "class_weights" not in OBJECTIVES[name].hyper and any(example.weight != 1.0 for example in learn):
+    deaf = without_cross_entropy(config)
+    if deaf and any(example.weight != 1.0 for example in learn):
         raise ConfigError(
-            f"All texts should weigh the same with the objective {name}, which has no cross entropy. "
+            f"All texts should weigh the same with {deaf}, which has no cross entropy. "
             "Found weights: leave them out, or choose another recipe."
         )
 

@@ -178,6 +178,9 @@ def test_weights_that_make_no_sense_are_refused(quick: Quick, toy: Toy, weights:
 def test_weights_without_a_cross_entropy_are_refused(quick: Quick, toy: Toy) -> None:
     with pytest.raises(ConfigError, match="no cross entropy"):
         quick(recipe="lacon", class_weight={"bad": 2.0}).fit(*toy(24))
+    below = quick(recipe="2st", settings={"stage2.objective": "lcl"}, class_weight={"bad": 2.0})
+    with pytest.raises(ConfigError, match=r"`stage2\.objective` lcl, which has no cross entropy"):
+        below.fit(*toy(24))
 
 
 def test_class_weights_that_make_no_sense_are_refused(quick: Quick, toy: Toy) -> None:

@@ -69,6 +69,10 @@ def test_every_objective_that_gives_one_term_is_known_to() -> None:
             r"`objective\.class_weights` should be none with the objective lacon, which has no cross entropy\.",
         ),
         (
+            {"objective__class_weights": "balanced", "optimise__strategy": "two-stage", "stage2__objective": "icl"},
+            r"should be none with `stage2\.objective` icl, which has no cross entropy\. Found balanced\.",
+        ),
+        (
             {"compress__method": "tiny", "optimise__strategy": "two-stage"},
             r"`optimise\.strategy` should be single with `compress\.method` tiny, .* Found `two-stage`\.",
         ),
@@ -162,6 +166,11 @@ def test_vectors_of_unlike_width_are_not_contrasted(configure: Callable[..., Any
     check_width(staged, 64, 64)
     with pytest.raises(ConfigError, match=r"`exits\.last` should have .* acl-cl, .* Found 384 and 64\. Use acl"):
         check_width(staged, 384, 64)
+    for strategy in ("joint", "alternating"):
+        taught = configure(optimise__strategy=strategy, objective__name="acl-cl", stage2__objective="ce")
+        check_width(taught, 64, 64)
+        with pytest.raises(ConfigError, match=r"for `objective\.name` acl-cl, .* Found 384 and 64\. Use acl, or set"):
+            check_width(taught, 384, 64)
 
 
 def test_a_missing_extra_is_said_before_anything_is_written(

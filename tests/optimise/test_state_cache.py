@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 from transformers import PreTrainedTokenizerFast
 
 from offramp.config import CHOICES
@@ -147,7 +148,15 @@ def test_the_files_are_as_large_as_is_said(model: MultiExitModel, tokens: Tokens
     cached = opened(tmp_path, model, tokens)
     files = list(tmp_path.glob("states-*/depth-*.bin"))
     assert {file.name for file in files} == {"depth-1.bin", "depth-2.bin"}
-    assert cached.bytes == sum(file.stat().st_size for file in files) == 2 * 2 * 32 * len(tokens.ids)
+    (answers,) = (load_file(file) for file in tmp_path.glob("states-*/teacher.safetensors"))
+    written = sum(file.stat().st_size for file in files) + sum(told.nbytes for told in answers.values())
+    assert cached.bytes == written == needed(model, tokens)
+    assert {name: told.dtype for name, told in answers.items()} == dict.fromkeys(answers, torch.float32)
+
+
+def needed(model: MultiExitModel, tokens: Tokens) -> int:
+    """Two depths of 32 numbers a token, two bytes each; of each text the last exit's vector and logits, four each."""
+    return 2 * 2 * 32 * len(tokens.ids) + 4 * len(tokens) * (model.width(model.depth) + len(model.config.labels))
 
 
 def test_a_state_beyond_the_reach_of_float16_is_stored_coarser(
@@ -360,12 +369,12 @@ def assert_walks_anew(found: Frozen, model: MultiExitModel, tokens: Tokens, fold
 
 @pytest.mark.parametrize("missing", [0, 1])
 def test_a_budget_is_kept_to_the_byte(model: MultiExitModel, tokens: Tokens, tmp_path: Path, missing: int) -> None:
-    needed = 2 * 2 * 32 * len(tokens.ids)
+    wanted = needed(model, tokens)
     if not missing:
-        assert opened(tmp_path, model, tokens, budget=needed).bytes == needed
+        assert opened(tmp_path, model, tokens, budget=wanted).bytes == wanted
         return
     with pytest.warns(CacheWarning, match=r"Raise stage2\.cache_gb or make room"):
-        found = opened(tmp_path, model, tokens, budget=needed - 1)
+        found = opened(tmp_path, model, tokens, budget=wanted - 1)
     assert_walks_anew(found, model, tokens, tmp_path)
 
 
@@ -378,8 +387,7 @@ def test_without_a_budget_there_is_neither_file_nor_warning(
 def test_a_disk_without_room_is_told(
     model: MultiExitModel, tokens: Tokens, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    needed = 2 * 2 * 32 * len(tokens.ids)
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: Disk(PLENTY, 0, needed))  # with nothing to spare
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: Disk(PLENTY, 0, needed(model, tokens)))  # with nothing to spare
     with pytest.warns(CacheWarning, match=r"would take .* GB, and .* GB may be used"):
         found = opened(tmp_path, model, tokens)
     assert_walks_anew(found, model, tokens, tmp_path)

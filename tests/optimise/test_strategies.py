@@ -196,6 +196,8 @@ def test_joint_training_sums_the_losses_and_depth_may_weigh_them(
     model = make_model(layers=LAYERS)
     (phase,) = plan("joint", model, make_loop(model=model, optimise__depth_weights="depth").config.optimise)
     assert phase.weights == (0.5, 1.0, 1.5)
+    (turns,) = plan("alternating", model, make_loop(model=model, optimise__depth_weights="depth").config.optimise)
+    assert [turns.turn(epoch, 0).weights for epoch in (0, 1)] == [(1.0,), (0.5, 1.0, 1.5)]
     assert losses["equal"] == pytest.approx(3 * 1.0986, rel=0.3)  # three exits that know nothing of three classes
     assert losses["depth"] != losses["equal"]
 

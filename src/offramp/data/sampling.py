@@ -92,10 +92,13 @@ def stratified_sample(labels: Sequence[Label] | Integers, n: int, generator: tor
     return _draw(groups, _shares(counts, n, most=counts), generator)
 
 
-def class_capped(labels: Sequence[Label] | Integers, most: int, generator: torch.Generator) -> list[int]:
-    """Rows, sorted, with at most `most` of each label."""
+def class_capped(
+    labels: Sequence[Label] | Integers, most: int, generator: torch.Generator, half: bool = False
+) -> list[int]:
+    """Rows, sorted, with at most `most` of each label; with `half`, and at most half of them, but one at least."""
     groups = _rows_by_class(labels)
-    return _draw(groups, np.array([min(most, len(rows)) for rows in groups], dtype=np.int64), generator)
+    sizes = [min(most, (len(rows) + 1) // 2 if half else len(rows)) for rows in groups]
+    return _draw(groups, np.array(sizes, dtype=np.int64), generator)
 
 
 def take_of_each(labels: Sequence[Label] | Integers, sizes: Integers, generator: torch.Generator) -> list[int]:

@@ -31,6 +31,15 @@ STAGED = ("two-stage", "grow")
 """Strategies with a second stage."""
 
 
+def without_cross_entropy(config: Config) -> str:
+    """The objective of this run that has no cross entropy, in which weights would count; empty where each has one."""
+    asked = {"the objective": config.objective.name}
+    if config.optimise.strategy in STAGED:
+        asked["`stage2.objective`"] = config.stage2.objective
+    deaf = (f"{who} {name}" for who, name in asked.items() if "class_weights" not in OBJECTIVES[name].hyper)
+    return next(deaf, "")
+
+
 def check_width(config: Config, last: int, below: int) -> None:
     """Refuse what the widths of the last exit's representation and of those below it do not allow."""
     staged = config.optimise.strategy in STAGED
@@ -40,10 +49,12 @@ def check_width(config: Config, last: int, below: int) -> None:
     for stage, name, heads, width in asked:
         if name in ("icl", "lacon") and width % heads:
             raise ConfigError(f"`{stage}.heads` should divide the representation's width ({width}). Found {heads}.")
-    if staged and config.stage2.objective == "acl-cl" and last != below:
+    field, name = ("stage2.objective", config.stage2.objective) if staged else ("objective.name", config.objective.name)
+    if name == "acl-cl" and last != below:
         raise ConfigError(
-            "`exits.last` should have representations as wide as those of the exits below for `stage2.objective` "
-            f"acl-cl, which contrasts the two. Found {last} and {below}. Use acl, with `stage2.soft`."
+            "`exits.last` should have representations as wide as those of the exits below for "
+            f"`{field}` acl-cl, which contrasts the two. Found {last} and {below}. Use acl"
+            f"{', with `stage2.soft`' if staged else ', or set `exits.last` to same'}."
         )
 
 
@@ -75,11 +86,10 @@ def check(config: Config) -> None:
                 f"The objective {asked} should have an exit that answers with its label embeddings: match, fusion, "
                 f"mha, residual or linear. Found `{kind}`, whose classifier would not be trained."
             )
-    weighted = config.objective.class_weights
-    if weighted != "none" and "class_weights" not in OBJECTIVES[name].hyper:
+    weighted, deaf = config.objective.class_weights, without_cross_entropy(config)
+    if weighted != "none" and deaf:
         raise ConfigError(
-            f"`objective.class_weights` should be none with the objective {name}, which has no cross entropy. "
-            f"Found {weighted}."
+            f"`objective.class_weights` should be none with {deaf}, which has no cross entropy. Found {weighted}."
         )
     _check_labels(config)
     _check_compress(config)

@@ -87,7 +87,7 @@ class Cached(Frozen):
             for depth in self.depths
         }
         self.answers = load_file(folder / _TEACHER)
-        self.bytes = 2 * total * width * len(self.depths)
+        self.bytes = _bytes(self)
 
     @torch.no_grad()
     def lesson(self, rows: Sequence[int]) -> Lesson:
@@ -125,7 +125,7 @@ def open_cache(
 ) -> Frozen:
     """The states of these texts at these depths: from disk where `budget` bytes allow it, else walked anew."""
     frozen = Frozen(model, tokens, depths, autocast)
-    needed = int(tokens.offsets[-1]) * model.encoder.hidden_size * 2 * len(depths)
+    needed = _bytes(frozen)
     if not budget or not needed:
         return frozen
     home = folder / f"states-{_key(frozen)}"
@@ -145,6 +145,13 @@ def open_cache(
         if not _write(home, frozen, torch.float16):
             _write(home, frozen, torch.bfloat16)  # coarser, and as far-reaching as float32
     return Cached(model, tokens, depths, autocast, home)
+
+
+def _bytes(frozen: Frozen) -> int:
+    """What a cache takes: the states in half precision, and what the last exit says of each text or word in float32."""
+    model, tokens = frozen.model, frozen.tokens
+    states = 2 * int(tokens.offsets[-1]) * model.encoder.hidden_size * len(frozen.depths)
+    return states + 4 * tokens.answers * (model.width(model.depth) + len(model.config.labels))
 
 
 def remove_caches(folder: Path) -> None:

@@ -5,7 +5,7 @@ A strategy is a list of phases; a phase says which exits are in play, which para
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from torch import nn
@@ -42,7 +42,7 @@ class Phase:
         if not self.turns:
             return self
         exits = self.turns[(epoch if self.unit == "epoch" else step) % len(self.turns)]
-        weights = tuple(self.weight(depth) for depth in exits) if self.weights else ()
+        weights = weighing([self.weight(depth) for depth in exits]) if self.weights else ()
         return replace(self, exits=exits, weights=weights)
 
     def weight(self, depth: int) -> float:
@@ -108,6 +108,12 @@ def groups(model: MultiExitModel, parameters: Iterable[nn.Parameter]) -> tuple[s
     return tuple(names.get(id(parameter), "embeddings") for parameter in parameters)
 
 
+def weighing(shares: Sequence[float]) -> tuple[float, ...]:
+    """Weights in these proportions, 1 in the mean: an exit alone has 1."""
+    mean = sum(shares) / len(shares)
+    return tuple(share / mean for share in shares)
+
+
 def _all(
     name: str,
     model: MultiExitModel,
@@ -117,6 +123,5 @@ def _all(
 ) -> Phase:
     exits = tuple(range(1, model.depth + 1))
     trainable = [*model.encoder.parameters(), *model.exits.parameters()]
-    mean = sum(exits) / len(exits)
-    weights = tuple(depth / mean for depth in exits) if config.depth_weights == "depth" else ()
+    weights = weighing(exits) if config.depth_weights == "depth" else ()
     return Phase(name, exits, tuple(trainable), groups(model, trainable), weights, turns, unit)
