@@ -36,6 +36,7 @@ from offramp.optimise.journal import Watch
 from offramp.optimise.loop import Loop, Result
 from offramp.optimise.run_folder import BAD_BATCH, claim, fingerprint, finish, finished, write_texts
 from offramp.optimise.saved_state import SavedState
+from offramp.optimise.state_cache import remove_caches
 from offramp.optimise.static import Static, remove_stages
 from offramp.policies import POLICIES, policy
 from offramp.policies.certificate import Certificate
@@ -281,14 +282,14 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 self.save(folder)
             except (OSError, TrainingError) as error:
                 raise TrainingError(f"{error} {saved.advice()}") from error
-            saved.remove()
+            saved.remove(but_base=config.stage2.keep_cache)
             remove_stages(folder / "training")
         return result
 
     def _resume_finished(
         self, folder: Path, config: Config, learn: list[Example], held: list[Example]
     ) -> Result | None:
-        """How a finished run ended, its model taken over; None where a checkpoint is left to go on from."""
+        """How a finished run ended, its model taken over; None where there is something to go on from, or anew."""
         training = folder / "training"
         result = finished(training)
         if result is None and SavedState(training).newest() is None:
@@ -298,10 +299,14 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
         if result is not None:
             claim(training, config, fingerprint(learn, held), resume=True)
+            if finished(training) is None:
+                return None
             self._adopt(*checkpoint.load(folder))
             self.held_out_, self.seen_ = self._table(held), checkpoint.load_seen(folder)
-            SavedState(training).remove()
+            SavedState(training).remove(but_base=config.stage2.keep_cache)
             remove_stages(training)
+            if not config.stage2.keep_cache:
+                remove_caches(training)
         return result
 
     def _adopt(self, model: MultiExitModel, tokenizer: Any, config: Config) -> None:

@@ -257,7 +257,7 @@ class Stage2Config:
     cache_gb: float = 20.0
     "Disk the frozen states may take, in GB; where they need more, they are computed again each epoch. 0: always so."
     keep_cache: bool = False
-    "Leave the frozen states on disk when the run is done."
+    "Leave the frozen states and what this stage began from: `--resume` then begins it anew with other settings."
 
 
 @dataclass(frozen=True)

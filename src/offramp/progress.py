@@ -32,6 +32,7 @@ class ProgressBar:
             transient=True,
         )
         self.task = self.bar.add_task("", total=None)
+        self.begun = False  # whether anything was trained
         self.loss = self.angle = math.nan
         self.kept = self.aligned = 0.0
 
@@ -46,6 +47,7 @@ class ProgressBar:
 
     def start(self, updates: int, done: int) -> None:
         """A run, or a phase of it, of so many updates begins."""
+        self.begun = True
         self.bar.reset(self.task, total=updates, completed=done, description="")
         self.loss = self.angle = math.nan
         self.kept = self.aligned = 0.0

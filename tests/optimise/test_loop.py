@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,6 +20,7 @@ from offramp.exits.model import MultiExitModel
 from offramp.objectives import objective
 from offramp.optimise.loop import Loop
 from offramp.optimise.saved_state import SavedState
+from offramp.optimise.state_cache import CacheWarning
 from offramp.types import EpochRecord, ExitOutput, Loss, StepRecord
 
 
@@ -420,11 +422,11 @@ def test_without_a_folder_nothing_is_written(
 # What makes it stop.
 
 
-def finite_checkpoint(folder: Path, number: int) -> None:
+def finite_checkpoint(folder: Path, number: int, kind: str = "checkpoint") -> None:
     saved = SavedState(folder)
     newest = saved.newest()
     assert newest is not None
-    assert newest.name == f"checkpoint-{number}"
+    assert newest.name == f"{kind}-{number}"
     found = saved.read()
     assert found is not None
     assert all(torch.isfinite(value).all() for name, value in found[0].items() if value.is_floating_point())
@@ -471,6 +473,67 @@ def test_memory_that_runs_out_stops_and_names_the_last_good_checkpoint(
     with pytest.raises(TrainingError, match=r"Memory ran out: .*optimise\.batch_size.*checkpoint-3`"):
         make_loop(tmp_path, watch=greedy).run()
     finite_checkpoint(tmp_path, 3)
+
+
+STAGED = {"optimise__strategy": "two-stage", "stage2__least_updates": 0, "stage2__epochs": 2, "stage2__batch_size": 16}
+"""A first stage of six updates, and a second of three in each of two epochs."""
+
+
+def test_what_stops_a_second_stage_names_the_settings_of_that_stage_and_that_the_first_is_kept(
+    make_loop: Callable[..., Loop], make_model: Callable[..., MultiExitModel], tmp_path: Path
+) -> None:
+    kept = r"and add --resume: this stage begins anew with other settings, the first is kept\. .*base-6`\.$"
+    greedy = Diary(at=7, then=lambda: torch.empty(2**60))
+    with pytest.raises(TrainingError, match=rf"Memory ran out: .* Lower stage2\.batch_size, {kept}"):
+        make_loop(tmp_path / "memory", watch=greedy, **STAGED).run()
+    model = make_model(layers=2)
+    poison = Diary(at=7, then=lambda: model.exits[0].classifier.bias.data.fill_(math.nan))
+    with pytest.raises(TrainingError, match=rf"nan at update 8\. Lower stage2\.lr or raise stage2\.temp\w+, {kept}"):
+        make_loop(tmp_path / "nan", model=model, watch=poison, **STAGED).run()
+    finite_checkpoint(tmp_path / "nan", 6, "base")
+    with pytest.raises(TrainingError, match=r"Lower stage2\.batch_size, and start anew\. Nothing was saved\.$"):
+        make_loop(watch=Diary(at=7, then=lambda: torch.empty(2**60)), **STAGED).run()
+
+
+def test_states_that_were_walked_stay_so_when_the_run_goes_on(
+    make_loop: Callable[..., Loop], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = {**STAGED, "optimise__checkpoint_steps": 2}
+    full = shutil.disk_usage(tmp_path)._replace(free=0)
+
+    def stop() -> None:
+        raise KeyboardInterrupt
+
+    whole = make_loop(tmp_path / "whole", **settings)
+    killed = make_loop(tmp_path / "resumed", watch=Diary(at=9, then=stop), **settings)
+    with monkeypatch.context() as patched:
+        patched.setattr(shutil, "disk_usage", lambda _: full)
+        with pytest.warns(CacheWarning, match="would take"):
+            whole.run()
+        with pytest.warns(CacheWarning, match="would take"), pytest.raises(KeyboardInterrupt):
+            killed.run()
+    resumed = make_loop(tmp_path / "resumed", **settings)  # there is room now
+    resumed.run(resume=True)
+    assert same(resumed.model.state_dict(), whole.model.state_dict())
+
+
+def test_a_run_whose_stored_states_are_gone_and_find_no_room_says_that_its_bits_will_differ(
+    make_loop: Callable[..., Loop], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = {**STAGED, "optimise__checkpoint_steps": 2}
+
+    def stop() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        make_loop(tmp_path, watch=Diary(at=9, then=stop), **settings).run()
+    for states in tmp_path.glob("states-*"):
+        shutil.rmtree(states)
+    full = shutil.disk_usage(tmp_path)._replace(free=0)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: full)
+    with pytest.warns(CacheWarning) as told:
+        make_loop(tmp_path, **settings).run(resume=True)
+    assert "walked and walked in the place of float16 and float16" in str(told[-1].message)
 
 
 def test_an_error_of_another_kind_is_not_taken_for_one_of_memory(make_loop: Callable[..., Loop]) -> None:

@@ -272,6 +272,66 @@ def test_changed_settings_are_refused_by_name(fit: Callable[..., Any], half: Pat
     assert files(half) == before
 
 
+SECOND = "acl, two stages"
+OTHERS = ["stage2.lr=0.004", "stage2.batch_size=7", "stage2.cache_gb=0"]
+
+
+@pytest.fixture(scope="module")
+def other(fit: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An undisturbed run with another second stage."""
+    folder = tmp_path_factory.mktemp("other") / "out"
+    ended = fit(folder, SECOND, resume=False, settings=[*SETTINGS[SECOND], *OTHERS])
+    assert ended.code == 0, ended.output
+    return folder
+
+
+@pytest.mark.parametrize("at", [3, 6, 9])  # in the first stage, in the second before and after an epoch
+def test_a_second_stage_with_other_settings_begins_anew_and_ends_as_if_it_had_had_them(
+    fit: Callable[..., Any], whole: Callable[[str], Whole], other: Path, tmp_path: Path, at: int
+) -> None:
+    out = tmp_path / "out"
+    assert fit(out, SECOND, kill_when=lambda: updates(out) >= at).code == KILLED
+    ended = fit(out, SECOND, settings=[*SETTINGS[SECOND], *OTHERS])
+    assert ended.code == 0, ended.output
+    assert files(out) == files(other)
+    assert files(out)["model.safetensors"] != files(whole(SECOND).folder)["model.safetensors"]
+
+
+def test_a_finished_run_that_kept_its_states_trains_its_second_stage_anew(
+    fit: Callable[..., Any], other: Path, tmp_path: Path
+) -> None:
+    out, kept = tmp_path / "out", [*SETTINGS[SECOND], "stage2.keep_cache=true"]
+    assert fit(out, SECOND, settings=kept).code == 0
+    assert list((out / "training").glob("states-*"))
+    first = files(out)
+    ended = fit(out, SECOND, settings=kept)
+    assert (ended.code, files(out)) == (0, first)
+    anew = [*SETTINGS[SECOND], *OTHERS]  # and this time nothing is kept
+    ended = fit(out, SECOND, settings=anew, kill_when=lambda: updates(out) >= 8)
+    assert ended.code == KILLED, ended.output
+    ended = fit(out, SECOND, settings=anew)
+    assert ended.code == 0, ended.output
+    assert files(out) == files(other)
+    ended = fit(out, SECOND, settings=[*anew, "stage2.lr=0.005"])
+    assert ended.code == 1
+    assert "A finished run should have the settings it had. Changed: stage2.lr. A second stage begins anew where" in (
+        ended.output
+    )
+
+
+def test_settings_that_change_nothing_that_is_learnt_may_change(
+    fit: Callable[..., Any], whole: Callable[[str], Whole], half: Path
+) -> None:
+    assert fit(half, "scl", settings=[*SETTINGS["scl"], "optimise.checkpoint_steps=3"]).code == 0
+    assert files(half)["model.safetensors"] == files(whole("scl").folder)["model.safetensors"]
+
+
+def test_a_second_stage_of_a_run_that_has_none_is_refused_like_any_change(fit: Callable[..., Any], half: Path) -> None:
+    ended = fit(half, "scl", settings=[*SETTINGS["scl"], "stage2.lr=0.004"])
+    assert ended.code == 1
+    assert "Changed: stage2.lr." in ended.output
+
+
 def test_any_change_of_the_data_is_noticed() -> None:
     first, second = Example("a", label=1), Example("b", "c", label="x")
     changed = [

@@ -123,6 +123,46 @@ def test_behind_a_damaged_checkpoint_the_one_before_is_found(tmp_path: Path) -> 
     assert saved.read()[1] == {"number": 3}  # type: ignore[index]
 
 
+def test_a_base_is_newer_than_what_the_phase_before_left_and_older_than_what_follows(tmp_path: Path) -> None:
+    saved = SavedState(tmp_path)
+    assert saved.base() is None
+    saved.write(9, TENSORS, {"of": "the first phase"})
+    saved.write_base(9, {"model/weight": torch.ones(3)}, {"of": "the base"})
+    assert saved.newest() == saved.base() == tmp_path / "base-9"
+    assert saved.read()[1] == {"of": "the base"}  # type: ignore[index]
+    assert saved.read_base()["weight"].tolist() == [1.0, 1.0, 1.0]
+    saved.write(12, TENSORS, {"of": "the second phase"})
+    assert names(tmp_path) == ["base-9", "checkpoint-12"]
+    assert saved.read()[1] == {"of": "the second phase"}  # type: ignore[index]
+    saved.write_base(20, {"model/weight": torch.zeros(3)}, {})
+    assert names(tmp_path) == ["base-20", "checkpoint-12"]
+    saved.remove(but_base=True)
+    assert names(tmp_path) == ["base-20"]
+    saved.remove()
+    assert not names(tmp_path)
+
+
+def test_a_run_goes_back_to_its_base_and_without_one_stays_where_it_is(tmp_path: Path) -> None:
+    saved = SavedState(tmp_path)
+    saved.write(5, TENSORS, {})
+    saved.back_to_base()
+    assert names(tmp_path) == ["checkpoint-5"]
+    saved.write_base(9, TENSORS, {})
+    saved.back_to_base()
+    assert names(tmp_path) == ["base-9", "checkpoint-5"]
+    saved.write(12, TENSORS, {})
+    saved.back_to_base()
+    assert names(tmp_path) == ["base-9"]
+
+
+def test_behind_a_damaged_base_the_checkpoint_before_it_is_found(tmp_path: Path) -> None:
+    saved = SavedState(tmp_path)
+    saved.write(9, TENSORS, {"of": "the first phase"})
+    saved.write_base(9, TENSORS, {})
+    (tmp_path / "base-9" / "facts.json").write_text("{}")
+    assert saved.read()[1] == {"of": "the first phase"}  # type: ignore[index]
+
+
 def test_a_place_that_cannot_be_written_is_a_training_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(TrainingError, match=r"could not be written to `.*file/training`.*no checkpoint yet"):

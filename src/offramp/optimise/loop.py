@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import tempfile
 import time
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
@@ -37,7 +38,7 @@ from offramp.optimise.gradients import SCOPES, Measured, Scene
 from offramp.optimise.journal import Journal, Watch
 from offramp.optimise.place import Keeper, Place, standard_error
 from offramp.optimise.saved_state import Checkpoint, SavedState
-from offramp.optimise.state_cache import Frozen, open_cache, remove_caches
+from offramp.optimise.state_cache import WALKED, CacheWarning, Frozen, open_cache, remove_caches
 from offramp.optimise.stopping import Stop
 from offramp.optimise.strategies import Phase, plan
 from offramp.optimise.trackers import trackers
@@ -168,7 +169,7 @@ class Loop:
         if restored:
             epoch_state = self._restore(restored, update)
         elif self.place.phase:
-            self._keep_base()
+            self._keep_base(epoch_state, began)
         if not self.place.keepers:
             names = [str(depth) for depth in phase.exits] if phase.frozen else ["all"]
             self.place.keepers = {name: Keeper() for name in names}
@@ -199,7 +200,8 @@ class Loop:
                 raise
             less = "optimise.batch_size and raise optimise.accumulation"
             less = "optimise.contrast_batch or optimise.batch_size" if settings.contrast_batch else less
-            raise TrainingError(f"Memory ran out: {error}. Lower {less}. {self._advice()}") from error
+            less = "stage2.batch_size" if phase.frozen else less
+            raise TrainingError(f"Memory ran out: {error}. {self._change(f'Lower {less}', phase)}") from error
         finally:
             self.lessons = self.exam = None
             update.close()
@@ -235,13 +237,24 @@ class Loop:
         """What the exits will read of a backbone that stands still."""
         self.model.train(False)
         home = self.folder or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="offramp-")))
-        second = self.config.stage2
-        budget = second.cache_gb * 1e9
-        opened = []
-        for tokens in (self.train, self.validation):
-            opened.append(open_cache(home, self.model, tokens, phase.exits, self.accelerator.autocast, budget))
+        # Every process has a cache of its own.
+        budget = self.config.stage2.cache_gb * 1e9 / processes.count()
+        begun, opened = self.place.states, []
+        for number, tokens in enumerate((self.train, self.validation)):
+            # States that were walked stay so, though there may be room by now: stored ones are rounded.
+            allowed = 0.0 if begun and begun[number] == WALKED else budget
+            opened.append(open_cache(home, self.model, tokens, phase.exits, self.accelerator.autocast, allowed))
             budget -= opened[-1].bytes
         self.lessons, self.exam = opened
+        self.place.states = [each.kind for each in opened]
+        if begun and begun != self.place.states:
+            warnings.warn(
+                f"The stored states that this run began with cannot be had again: it goes on with others, "
+                f"{' and '.join(self.place.states)} in the place of {' and '.join(begun)}, and its weights will not be "
+                "those of the uninterrupted run to the bit.",
+                CacheWarning,
+                stacklevel=2,
+            )
 
     def _tired(self, settings: OptimiseConfig) -> bool:
         waiting = min(keeper.waiting for keeper in self.place.keepers.values())
@@ -273,11 +286,9 @@ class Loop:
             if norm is None or not math.isfinite(norm):
                 what = f"The loss became {record.loss}" if norm is None else f"The gradient's norm became {norm}"
                 wrong = [rows for rows, m in zip(group, measured, strict=True) if not math.isfinite(m.loss)] or group
-                raise NotFinite(
-                    f"{what} at update {record.step}. Lower optimise.lr_backbone or raise objective.temperature. "
-                    f"{self._advice()}",
-                    chain.from_iterable(wrong),
-                )
+                rate_of, tau_of = ("stage2.lr", "stage2") if phase.frozen else ("optimise.lr_backbone", "objective")
+                less = self._change(f"Lower {rate_of} or raise {tau_of}.temperature", phase)
+                raise NotFinite(f"{what} at update {record.step}. {less}", chain.from_iterable(wrong))
             place.update += 1
             place.batch = first + len(group)
             place.epoch_loss += sum(m.loss for m in measured)
@@ -415,17 +426,20 @@ class Loop:
             given = {d: processes.total(a.to(self.accelerator.device)).cpu() for d, a in given.items()}
         return {depth: found.tolist() for depth, found in given.items()}
 
-    def _keep_base(self) -> None:
+    def _keep_base(self, epoch_state: Tensor, began: float) -> None:
         """Write down what a phase starts from; its checkpoints hold only what it changes."""
+        drawn = self._everybodys_drawn(epoch_state)
         if self.saved is not None:
-            self.saved.write_base(self.model.state_dict())
+            self.place.seconds = time.monotonic() - began
+            tensors = {f"model/{name}": t for name, t in self.model.state_dict().items()} | drawn
+            self.saved.write_base(self.place.update, tensors, {"place": asdict(self.place)})
 
     def _due(self, settings: OptimiseConfig) -> bool:
         """Whether the end of an epoch is worth a checkpoint. Several processes could not agree on the time."""
         return processes.count() > 1 or time.monotonic() - self.written >= settings.checkpoint_seconds
 
     def _checkpoint(self, phase: Phase, update: Update, epoch_state: Tensor, began: float) -> None:
-        random = processes.everybodys(_drawn()) if processes.count() > 1 else [_drawn()]
+        drawn = self._everybodys_drawn(epoch_state)
         if self.saved is None:
             return
         self.place.seconds = time.monotonic() - began
@@ -439,11 +453,16 @@ class Loop:
         for index, parameter in enumerate(update.parameters):
             for name, value in update.optimizer.state[parameter].items():
                 tensors[f"optimizer/{index}/{name}"] = value
-        tensors["random/shuffler"] = epoch_state
+        self.saved.write(self.place.update, tensors | drawn, {"place": asdict(self.place)})
+        self.written = time.monotonic()
+
+    def _everybodys_drawn(self, epoch_state: Tensor) -> dict[str, Tensor]:
+        """Where the generators of all processes stand, and the shuffler at the beginning of the epoch."""
+        random = processes.everybodys(_drawn()) if processes.count() > 1 else [_drawn()]
+        tensors = {"random/shuffler": epoch_state}
         for number, states in enumerate(random):
             tensors |= {f"random/{kind}{f'-{number}' if number else ''}": state for kind, state in states.items()}
-        self.saved.write(self.place.update, tensors, {"place": asdict(self.place)})
-        self.written = time.monotonic()
+        return tensors
 
     def _restore(self, checkpoint: Checkpoint, update: Update) -> Tensor:
         base = self.saved.read_base() if self.place.phase and self.saved else {}
@@ -472,6 +491,17 @@ class Loop:
 
     def _advice(self) -> str:
         return self.saved.advice() if self.saved else "Nothing was saved."
+
+    def _change(self, how: str, phase: Phase) -> str:
+        """What to do after a stop that other settings would have spared."""
+        newest = self.saved.newest() if self.saved else None
+        if newest is None:
+            return f"{how}, and start anew. {'There is no checkpoint yet' if self.saved else 'Nothing was saved'}."
+        if phase.frozen and self.place.phase:
+            again = "and add --resume: this stage begins anew with other settings, the first is kept"
+            return f"{how}, {again}. The last good checkpoint is `{newest}`."
+        goes_on = "from which --resume goes on with the settings as they were"
+        return f"{how}, and start anew. The last good checkpoint is `{newest}`, {goes_on}."
 
 
 def _together(settings: OptimiseConfig) -> int:

@@ -57,13 +57,14 @@ class Place:
     seconds: float = 0.0
     keepers: dict[str, Keeper] = field(default_factory=dict)  # of this phase: `all`, or one per exit
     done: list[dict[str, Any]] = field(default_factory=list)  # of the phases before: how they ended
+    states: list[str] = field(default_factory=list)  # where this phase's come from: a kind of `Frozen` each
 
     def next_phase(self, name: str, stopped_early: bool) -> None:
         """Close this phase and stand before the next."""
         keepers = {key: asdict(keeper) for key, keeper in self.keepers.items()}
         self.done.append({"phase": name, "epochs": self.epoch, "early": stopped_early, "keepers": keepers})
         self.phase, self.epoch, self.batch, self.begun = self.phase + 1, 0, 0, self.update
-        self.epoch_loss, self.keepers = 0.0, {}
+        self.epoch_loss, self.keepers, self.states = 0.0, {}, []
 
     @classmethod
     def of(cls, facts: dict[str, Any]) -> Place:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
@@ -13,13 +13,24 @@ from offramp.config import Config, to_mapping
 from offramp.disk import replace_file
 from offramp.errors import ConfigError, DataError, ModelError
 from offramp.optimise.loop import Result
+from offramp.optimise.saved_state import SavedState
 from offramp.sealed import sealed, unsealed
 from offramp.types import Example
 
 _RUN = "run.json"
 _RESULT = "result.json"
+_SECOND = "stage2."
 BAD_BATCH = "bad-batch.jsonl"
 """The texts whose loss, or whose gradient, was no number."""
+
+
+WITHOUT_EFFECT = (
+    "optimise.track",
+    "optimise.checkpoint_steps",
+    "optimise.checkpoint_seconds",
+    "stage2.keep_cache",
+)
+"""Settings that a resumed run may have otherwise: what is learnt does not depend on them."""
 
 
 def fingerprint(*parts: Iterable[Example]) -> str:
@@ -36,26 +47,46 @@ def fingerprint(*parts: Iterable[Example]) -> str:
 
 
 def claim(folder: Path, config: Config, data: str, resume: bool) -> None:
-    """Write down what this run is; or, to resume, refuse a run that is another one."""
+    """Write down what this run is; or, to resume, refuse a run that is another one.
+
+    A second stage begins anew where its settings have changed: the run then is the one that had them from the start,
+    for they do not reach the first.
+    """
     file = folder / _RUN
     if resume and file.exists():
         before = _read(file, ("config", "data"))
         changed = sorted(_changes(before["config"], to_mapping(config)))
-        if changed:
+        other = [name for name in changed if name not in WITHOUT_EFFECT]
+        if not (config.optimise.strategy == "two-stage" and all(name.startswith(_SECOND) for name in other)) and other:
             raise ConfigError(
-                f"A resumed run should have the settings it began with. Changed: {', '.join(changed)}. "
+                f"A resumed run should have the settings it began with. Changed: {', '.join(other)}. "
                 "Use the same settings, or train anew into another folder."
             )
         if before["data"] != data:
             raise DataError(
                 "A resumed run should have the texts it began with. The data changed: train anew into another folder."
             )
-        return
+        if not changed:
+            return
+        if other:
+            _second_stage_anew(folder, other)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         _write(file, {"config": to_mapping(config), "data": data})
     except OSError as error:
         raise ModelError(f"The folder for the model should be writable. Found `{folder.parent}`: {error}.") from error
+
+
+def _second_stage_anew(folder: Path, changed: Sequence[str]) -> None:
+    """Go back to where the first stage ended. A kill before the new settings are written leaves the old run, there."""
+    saved, done = SavedState(folder), folder / _RESULT
+    if done.is_file() and saved.base() is None:
+        raise ConfigError(
+            f"A finished run should have the settings it had. Changed: {', '.join(changed)}. A second stage begins "
+            "anew where `stage2.keep_cache` has kept what it began from: train anew, into another folder."
+        )
+    saved.back_to_base()
+    done.unlink(missing_ok=True)
 
 
 def finish(folder: Path, result: Result) -> None:

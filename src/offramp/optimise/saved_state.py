@@ -20,7 +20,7 @@ from offramp.disk import as_umask_says, flush, sha256
 from offramp.errors import ModelError, TrainingError
 from offramp.sealed import sealed, unsealed
 
-_PREFIX, _BASE = "checkpoint-", "base"
+_PREFIX, _BASE = "checkpoint-", "base-"
 _TENSORS, _FACTS = "tensors.safetensors", "facts.json"
 
 
@@ -36,7 +36,9 @@ class Checkpoint(NamedTuple):
 
 
 class SavedState:
-    """The checkpoints in one folder; only the newest is kept, and what a later phase of the run started from."""
+    """The checkpoints in one folder; only the newest is kept, and the one that a later phase of the run started from,
+    its base.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -45,10 +47,19 @@ class SavedState:
         """The newest complete checkpoint."""
         return next(iter(self._all()), None)
 
+    def base(self) -> Path | None:
+        """What the newest phase started from; None in the first."""
+        return next((path for path in self._all() if path.name.startswith(_BASE)), None)
+
     def _all(self) -> list[Path]:
-        """The complete checkpoints, the newest first; there are two where a kill came before the older was removed."""
-        found = [p for p in self.folder.glob(f"{_PREFIX}*") if p.name.removeprefix(_PREFIX).isdecimal()]
-        return sorted(found, key=lambda p: int(p.name.removeprefix(_PREFIX)), reverse=True)
+        """The complete checkpoints, the newest first: a base is newer than what the phase before it left last."""
+        found = [
+            (int(path.name.removeprefix(prefix)), prefix == _BASE, path)
+            for prefix in (_PREFIX, _BASE)
+            for path in self.folder.glob(f"{prefix}*")
+            if path.name.removeprefix(prefix).isdecimal()
+        ]
+        return [path for *_, path in sorted(found, reverse=True)]
 
     def write(self, number: int, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
         """Write checkpoint `number` and then remove the older ones."""
@@ -56,9 +67,24 @@ class SavedState:
         self._put(final, self.folder / f".part-{number}", tensors, facts)
         self._clear(but=final)
 
-    def write_base(self, tensors: Mapping[str, Tensor]) -> None:
-        """Write what a phase starts from: the checkpoints that follow hold only what it changes."""
-        self._put(self.folder / _BASE, self.folder / f".part-next-{_BASE}", tensors, {})
+    def write_base(self, number: int, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
+        """Write what a phase starts from, after `number` updates: the checkpoints that follow hold only what it
+        changes, and until there is one, the run goes on from here.
+        """
+        final = self.folder / f"{_BASE}{number}"
+        self._put(final, self.folder / f".part-next-{_BASE}{number}", tensors, facts)
+        for older in self.folder.glob(f"{_BASE}*"):
+            if older != final:
+                _discard(older)
+
+    def back_to_base(self) -> None:
+        """Forget what came after the base, so that its phase begins anew; in a first phase, nothing."""
+        base = self.base()
+        for path in self._all():
+            if path == base:
+                break
+            if base is not None:
+                _discard(path)
 
     def _put(self, final: Path, part: Path, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
         try:
@@ -94,7 +120,10 @@ class SavedState:
 
     def read_base(self) -> dict[str, Tensor]:
         """What the phase of the newest checkpoint started from."""
-        return _load(self.folder / _BASE).tensors
+        base = self.base()
+        if base is None:
+            raise ModelError(f"`{self.folder}` should hold what its phase started from. Remove it and train anew.")
+        return _load(base).part("model/")
 
     def advice(self) -> str:
         """What to do after a stop."""
@@ -103,10 +132,13 @@ class SavedState:
             return "There is no checkpoint yet: mend the cause and start anew."
         return f"The last good checkpoint is `{newest}`: mend the cause and add --resume."
 
-    def remove(self) -> None:
+    def remove(self, but_base: bool = False) -> None:
         """Remove all checkpoints: the run is done."""
-        self._clear()
-        _discard(self.folder / _BASE)
+        base = self.base() if but_base else None
+        self._clear(but=base)
+        for path in self.folder.glob(f"{_BASE}*"):
+            if path != base:
+                _discard(path)
 
     def _clear(self, but: Path | None = None) -> None:
         for path in [*self.folder.glob(f"{_PREFIX}*"), *self.folder.glob(".part-*")]:

@@ -36,6 +36,9 @@ from offramp.types import ExitOutput, States
 _FACTS, _TEACHER = "facts.json", "teacher.safetensors"
 _BATCH = 64  # texts that walk the backbone together
 
+WALKED = "walked"
+"""The kind of states that are computed whenever they are wanted; others are named by the numbers they are stored in."""
+
 
 class CacheWarning(UserWarning):
     """The states do not fit and are computed again each epoch."""
@@ -57,6 +60,7 @@ class Frozen:
     def __init__(self, model: MultiExitModel, tokens: Tokens, depths: Sequence[int], autocast: Autocast) -> None:
         self.model, self.tokens, self.depths, self.autocast = model, tokens, tuple(depths), autocast
         self.bytes = 0  # on disk
+        self.kind = WALKED
 
     @torch.no_grad()
     def lesson(self, rows: Sequence[int]) -> Lesson:
@@ -87,7 +91,7 @@ class Cached(Frozen):
             for depth in self.depths
         }
         self.answers = load_file(folder / _TEACHER)
-        self.bytes = _bytes(self)
+        self.bytes, self.kind = _bytes(self), facts["dtype"]
 
     @torch.no_grad()
     def lesson(self, rows: Sequence[int]) -> Lesson:

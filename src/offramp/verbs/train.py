@@ -97,7 +97,6 @@ def train_model(
     from offramp.data.label_sets import warn_of_sets
     from offramp.data.sources import columns, read
     from offramp.data.tokens import TruncationWarning
-    from offramp.exits import checkpoint
     from offramp.optimise import processes
     from offramp.progress import ProgressBar
 
@@ -110,7 +109,6 @@ def train_model(
         warn_of_sets(train_table.labels, config.data.label_separator)
     validation_table = read(validation, **how) if validation else None
     classifier = Classifier(recipe, backbone, [*settings, *extra], seed)
-    before = resume and checkpoint.is_model(out)
     try:
         with ProgressBar(console()) if first else nullcontext() as bar:
             result = classifier.fit_table(train_table, validation_table, out, resume, overwrite, bar)
@@ -122,7 +120,7 @@ def train_model(
         processes.end()
     if not first:
         raise typer.Exit
-    if before:
+    if bar is not None and not bar.begun:
         say(f"The model in `{out}` was finished before: nothing was trained.")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TruncationWarning)  # training has counted these texts
