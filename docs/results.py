@@ -28,9 +28,9 @@ are higher, and the cross entropy smooths its labels a little. Linear exits read
 where a study does not say otherwise.
 
 This page is rendered from the JSON files in `results/`, one for each run, by `python -m docs render`.
-`offramp study run NAME` makes what is missing of a study; on the same machine and with the same number of threads a
-result that is deleted is made again to the same bits, times apart. `--scale paper` has the papers' own backbones and
-sizes."""
+`offramp study run NAME` makes what is missing of a study, with as many threads for each run as those that are there
+had; on the same machine a result that is deleted is made again to the same bits, times apart. `--scale paper` has the
+papers' own backbones and sizes."""
 CLAIMS = """## What is claimed, and what shows here
 
 Every claim, of the papers or in a study of our own, is held against our runs in pairs that share task and seed;
@@ -40,11 +40,13 @@ texts.
 Holm's correction for the claims of its study. *Clearly*: after a correction for all the claims of this table too, of
 which some would show by luck. *Does not show* is no proof that there is nothing: the interval, by Student's t, tells
 how large a difference may still be for other seeds on these tasks and these scored texts; other texts or other tasks
-are not in it. *Not learnt* names the tasks on which neither of the two is above always the same label by more than a
-standard deviation: their pairs say nothing of the claim. *Too few pairs to tell*: even if all of them lay on one
+are not in it. *Not learnt* names the tasks on which the answers of neither have to do with the texts: their Matthews
+correlation, 0 for any answer without a look, is not above 0 by more than a standard deviation. Their pairs count like
+the others, and can hardly show a difference. *Too few pairs to tell*: even if all of them lay on one
 side, that could be chance. A claim that nothing is lost is *contradicted*, or not; one that no more than a standard
 deviation is lost *holds* on every task, or names those on which it does not. For a trend the numbers are points per
-step along the values, or along the depths."""
+step along the values, or along the depths. The p here is corrected for the claims of a study; that beside the rows of a
+table further down, for those rows."""
 
 
 @cache
@@ -62,10 +64,16 @@ def document() -> str:
     for shown in measured():
         name = shown.study.name
         parts.append(f"{as_markdown(shown, claims=False).rstrip()}\n\n![{name}]({_place(name)})")
-    waiting = [name for name in studies() if name not in {shown.study.name for shown in measured()}]
-    if waiting:
-        parts.append(f"## Not measured yet\n\n{', '.join(f'`{name}`' for name in waiting)}.")
+    if _waiting():
+        parts.append(f"## Not measured yet\n\n{_waiting()}")
     return "\n\n".join(parts) + "\n"
+
+
+def _waiting() -> str:
+    """The studies without results, in a sentence; empty where there are none."""
+    there = {shown.study.name for shown in measured()}
+    waiting = [f"`{name}`" for name in studies() if name not in there]
+    return f"Not measured yet: {', '.join(waiting)}." if waiting else ""
 
 
 def tables_of(name: str) -> str:
@@ -93,7 +101,8 @@ def summary() -> str:
         name, mine = shown.study.name, [each for each in verdicts if each.shown is shown]
         rows.append(f"| [`{name}`](docs/results.md#{name}) | {shown.study.about} | {headline(shown, mine)} |")
     table = "\n".join(["| study | asks | found, in points |", "| --- | --- | --- |", *rows])
-    return f"{tally(verdicts)}\n\n{table}" if verdicts else table
+    parts = [tally(verdicts), table, _waiting()]
+    return "\n\n".join(part for part in parts if part)
 
 
 @cache

@@ -60,7 +60,7 @@ def test_the_difference_is_the_mean_of_the_differences() -> None:
 def test_too_few_pairs_are_said_to_be_too_few() -> None:
     found = compare([2.0] * 5, [1.0] * 5)
     assert (found.p, found.enough, found.significant) == (None, False, False)
-    assert found.words() == "too few pairs for a test (5 of 6 with a difference)"
+    assert found.words() == "too few pairs for a test (5 that differ, it takes 6)"
 
 
 @pytest.mark.parametrize("among", [1, 5, 8])
@@ -95,7 +95,7 @@ def test_the_side_is_that_of_the_ranks_which_one_large_pair_does_not_turn() -> N
 def test_too_few_pairs_for_so_many_comparisons_are_no_null_result() -> None:
     up, around = [1.0] * 7, [1.0, -1.0, 2.0, -2.0, 3.0, -3.0, 4.0]
     found = against([0.0] * 7, {"up": up, **{str(n): around for n in range(5)}})
-    assert found["up"].words() == "too few pairs for a test (7 of 8 with a difference)"
+    assert found["up"].words() == "too few pairs for a test (7 that differ, it takes 8)"
 
 
 def test_pairs_without_a_difference_do_not_count() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -89,6 +91,34 @@ def test_a_deleted_result_is_made_again_to_the_same_bits(finished: Made) -> None
     assert (ended.made, ended.there) == (1, 3)
     assert [line.split()[1] for line in said[1:]] == ["scl--sst2--s1"]
     assert timeless(file) == before
+
+
+def test_a_run_has_as_many_threads_as_those_that_are_there_had(finished: Made, tmp_path: Path) -> None:
+    """The last bits depend on their number: what is deleted comes back as it was without a word about threads."""
+    torch.set_num_threads(2)
+    shutil.copytree(finished.results, tmp_path / "results")
+    file = tmp_path / "results" / "tiny" / "smoke" / "scl--sst2--s1.json"
+    file.unlink()
+    said: list[str] = []
+    study.run(finished.study, "smoke", tmp_path / "results", say=said.append)
+    assert json.loads(file.read_text("utf-8"))["machine"]["threads"] == 1
+    assert timeless(file) == timeless(finished.file("scl--sst2--s1"))
+    told = "1 thread for each run, as those that are there had; --threads says otherwise"
+    assert (told in said) == (len(os.sched_getaffinity(0)) > 1)
+
+
+def test_a_result_that_was_made_with_another_default_is_made_again(finished: Made, tmp_path: Path) -> None:
+    shutil.copytree(finished.results, tmp_path / "results")
+    again = replace(finished, results=tmp_path / "results")
+    file = again.file("ce--sst2--s0")
+    before, record = timeless(file), json.loads(file.read_text("utf-8"))
+    record["config"]["optimise"]["clip"] += 1.0
+    file.write_text(json.dumps(record), "utf-8")
+    assert again.again()[0].made == 1
+    assert timeless(file) == before
+    del record["config"]["optimise"]["clip"]  # a setting that is newer than the result
+    file.write_text(json.dumps(record), "utf-8")
+    assert again.again()[0].made == 0
 
 
 def test_a_damaged_result_and_one_with_other_settings_are_made_again(finished: Made) -> None:
@@ -208,6 +238,38 @@ def test_a_text_that_a_validation_file_repeats_is_not_both_scored_and_choosing(m
     choose, score = ({each.text for each in table.examples} for table in (texts.validation, texts.test))
     assert choose
     assert not choose & score
+
+
+def test_a_text_that_is_scored_too_is_not_learnt_from(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = study_data._split
+
+    def leaking(name: str, split: str, data: str) -> Table:
+        found = real(name, split, data)
+        return found if split != "train" else replace(found, examples=[*found.examples, *leaked], numbers=())
+
+    for protocol in ({}, {"split": "scl"}):
+        config = from_mapping({"recipe": "x", "protocol": protocol})
+        split = "validation" if protocol else TASKS["sst2"].test
+        leaked = [replace(example, text=example.text.upper()) for example in real("sst2", split, "drawn").examples[:5]]
+        monkeypatch.setattr(study_data, "_split", leaking)
+        train = texts_of("sst2", "drawn", config).train.examples
+        assert train == real("sst2", "train", "drawn").examples
+
+
+def test_what_another_task_taught_before_is_not_scored(tmp_path: Path) -> None:
+    """A task after itself: whatever both would show again is left out."""
+    config = from_mapping({"recipe": "x"})
+    texts = texts_of("sst2", "drawn", config)
+    other = replace(texts, train=replace(texts.train, examples=texts.test.examples[:30], numbers=()))
+    left = texts.unseen_by(other).test.examples
+    assert left == [each for each in texts.test.examples[30:] if each not in texts.test.examples[:30]]
+    before = {"task": "sst2", "recipe": "ce", "set": {**QUICK, "data.cap": 12}}
+    made = make(tmp_path, smoke={"held_out": 20}, ce={**CE, "backbone_after": before})
+    record = json.loads(made.file("ce--sst2--s0").read_text("utf-8"))
+    assert 0 < record["metrics"]["n_test"] < 20
+    everything = replace(texts, train=replace(texts.test, numbers=()))
+    with pytest.raises(DataError, match="should be new to the model"):
+        texts.unseen_by(everything)
 
 
 def test_training_texts_that_are_scored_are_not_learnt_from_and_the_test_is_left_alone(tmp_path: Path) -> None:

@@ -139,7 +139,7 @@ def test_every_view_tells_what_an_answer_without_a_look_scores(tmp_path: Path, v
 
 def test_few_seeds_are_said_to_be_too_few(tmp_path: Path) -> None:
     found = shown(tmp_path, smoke={"seeds": 2})
-    assert cells(found, 1) == {"CE + SCL": ["+2.10", "2", "too few pairs for a test (2 of 6 with a difference)"]}
+    assert cells(found, 1) == {"CE + SCL": ["+2.10", "2", "too few pairs for a test (2 that differ, it takes 6)"]}
 
 
 @pytest.mark.parametrize(("exit", "wanted"), [("last", 55.0), ("half", 35.0), ("mean", 40.0), (1, 25.0)])

@@ -67,7 +67,7 @@ class Comparison:
     def words(self) -> str:
         """What was found, for people."""
         if not self.enough:
-            return f"too few pairs for a test ({self.unequal} of {self.needed} with a difference)"
+            return f"too few pairs for a test ({self.unequal} that differ, it takes {self.needed})"
         chance = self.corrected if self.corrected is not None else self.p
         shown = "p < 0.001" if chance is not None and chance < 0.001 else f"p = {chance:.3f}"
         return shown if self.significant else f"no difference shown ({shown})"

@@ -4,7 +4,7 @@ A claim is about two variants. Every task and seed gives a difference of runs th
 of a sweep; for a claim about a trend it gives the slope of the differences along the values, in points per step. The
 paired Wilcoxon test asks whether these numbers lie on one side of nothing, and Student's t gives an interval for their
 mean. A claim that one stays `within` a deviation of the other is no test: it holds on every task, or it does not.
-A task that neither variant learns says nothing of the two, and is named.
+A task that neither variant learns hardly tells the two apart: it is named, and its pairs count like the others.
 
 A study is a family: Holm's correction for its own claims decides whether one shows, so that its table says the same
 wherever it stands. Where many studies are told together some would show by luck: what still stands after a correction
@@ -77,8 +77,17 @@ class Verdict:
     @property
     def told(self) -> str:
         """The same, with the tasks that neither of the two learns."""
-        none = unlearnt(self.shown, (self.claim.first, self.claim.second), self.claim.exit)
-        return f"{self.words} (not learnt: {', '.join(none)})" if none else self.words
+        return f"{self.words} (not learnt: {', '.join(self.unlearnt)})" if self.unlearnt else self.words
+
+    @property
+    def unlearnt(self) -> list[str]:
+        """The tasks that neither of the two learns."""
+        return unlearnt(self.shown, (self.claim.first, self.claim.second))
+
+    @property
+    def empty(self) -> bool:
+        """Whether no task of it was learnt."""
+        return bool(self.unlearnt) and {task for task, _ in self.draws} <= set(self.unlearnt)
 
     @property
     def interval(self) -> tuple[float, float] | None:
@@ -140,13 +149,23 @@ def tally(verdicts: Sequence[Verdict]) -> str:
 
 
 def _counts(whose: str, verdicts: Sequence[Verdict]) -> str:
-    counts = Counter(each.words.removesuffix(CLEARLY) for each in verdicts)
-    clear = Counter(each.words.removesuffix(CLEARLY) for each in verdicts if each.clear)
-    told = [
-        f"{words} {count}" + (f" ({clear[words]} clearly)" if clear[words] else "")
-        for words, count in counts.most_common()
-    ]
+    by_words: dict[str, list[Verdict]] = defaultdict(list)
+    for each in verdicts:
+        by_words[each.words.removesuffix(CLEARLY)].append(each)
+    told = [_told(words, by_words[words]) for words in sorted(by_words, key=lambda words: -len(by_words[words]))]
     return f"Of {len(verdicts)} claims {whose}, by what our runs say of them: {', '.join(told)}."
+
+
+def _told(words: str, verdicts: Sequence[Verdict]) -> str:
+    """How many claims end so, how many of those that are more than chance are so among all claims, and how many rest on
+    nothing that was learnt.
+    """
+    clear, empty = sum(each.clear for each in verdicts), sum(each.empty for each in verdicts)
+    more = [f"{clear or 'none'} clearly"] * any(
+        each.among_all is not None and each.found.significant for each in verdicts
+    )
+    more += [f"{empty} on tasks that were not learnt"] * bool(empty)
+    return f"{words} {len(verdicts)}" + (f" ({', '.join(more)})" if more else "")
 
 
 def _of_study(shown: Shown) -> list[Verdict]:

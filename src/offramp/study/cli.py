@@ -51,7 +51,11 @@ def run_study(
         int, typer.Option(help="Runs at a time, in processes of their own; with --ray, --workers says it.")
     ] = 1,
     threads: Annotated[
-        int, typer.Option(help="Threads of each run; 0: the cores divided between the jobs, or 1 with --ray.")
+        int,
+        typer.Option(
+            help="Threads of each run; 0: as many as those that are there had, or else the cores divided between the "
+            "jobs, or 1 with --ray."
+        ),
     ] = 0,
     only: Annotated[str, typer.Option(help="Runs that are asked for, as VARIANT/TASK/SEED; * matches any.")] = "",
     limit: Annotated[int, typer.Option(help="Make at most this many runs; 0: all that are missing.")] = 0,

@@ -34,6 +34,17 @@ class Texts:
         """The labels, the texts that a run learns from, and those that choose its epoch."""
         return divide(self.train, self.validation, self.config)
 
+    def unseen_by(self, before: Texts) -> Texts:
+        """The same, but that what another training, before this one, has seen is not scored."""
+        _, learn, held = before.divided
+        rows = unseen(digests([*learn, *held]), self.test.examples)[0]
+        if not rows:
+            raise DataError(
+                f"Some texts of {self.test.name} should be new to the model that goes on from another task. Found "
+                f"that it has learnt all {len(self.test.examples)} of them there."
+            )
+        return replace(self, test=self.test.keep(rows))
+
     def sizes(self) -> dict[str, int]:
         """How many texts there are of each kind."""
         _, learn, held = self.divided

@@ -57,8 +57,8 @@ def headline(shown: Shown, verdicts: Sequence[Verdict] = ()) -> str:
             told[_side(each)].append(f"{study.variant(name).label} {each.difference:+.1f}")
     if not told:
         return f"{len(shown.results)} of {len(shown.runs)} runs"
-    sides = [f"{side} {', '.join(names)}" for side, names in told.items()]
-    return f"{shown.versus()}: {'; '.join(sides)}"
+    sides = [f"{side}: {', '.join(names)}" for side, names in told.items()]
+    return f"{shown.versus()}, {'; '.join(sides)}"
 
 
 def _side(each: Comparison) -> str:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from offramp.config import Config, to_mapping
 from offramp.disk import replace_file
 from offramp.errors import DataError
 from offramp.study.plan import Run
@@ -36,7 +37,30 @@ class Found:
 def found(runs: Sequence[Run], results: Path) -> list[Found]:
     """The runs that have a result made with their present settings, in the order of the plan."""
     records = ((run, read(results / run.place)) for run in runs)
-    return [Found(run, record) for run, record in records if record is not None and record.get("key") == run.key]
+    return [Found(run, record) for run, record in records if record is not None and made_by(run, record)]
+
+
+def made_by(run: Run, record: Mapping[str, Any]) -> bool:
+    """Whether a result is this run's: its key, which tells what differs from the defaults, and, since a default may
+    have changed by now, every setting that it was made with. A setting that is newer than the result is none of them.
+    """
+    before = {} if run.before is None else record.get("before", {}).get("config", {})
+    prior = None if run.before is None else run.before.config
+    return (
+        record.get("key") == run.key
+        and _agree(record.get("config", {}), run.config)
+        and (prior is None or _agree(before, prior))
+    )
+
+
+def _agree(told: Mapping[str, Any], config: Config) -> bool:
+    wanted = {name: stage for name, stage in to_mapping(config).items() if isinstance(stage, Mapping)}
+    return all(
+        told[name][field] == (list(value) if isinstance(value, tuple) else value)
+        for name, stage in wanted.items()
+        for field, value in stage.items()
+        if field in told.get(name, {})
+    )
 
 
 def read(file: Path) -> dict[str, Any] | None:
@@ -61,7 +85,7 @@ class Shelf:
 
     def same(self, run: Run) -> dict[str, Any] | None:
         """A result with this run's key, as this run's own: `from` says where it was made."""
-        if run.key not in self.by_key:
+        if run.key not in self.by_key or not made_by(run, self.by_key[run.key][1]):
             return None
         place, record = self.by_key[run.key]
         made = str(record.get("from", place))

@@ -42,6 +42,8 @@ VERSIONS = ("torch", "transformers", "tokenizers", "accelerate", "numpy", "sciki
 def perform(run: Run, work: Path) -> dict[str, Any]:
     """The result of a run as plain JSON values; `work` is its folder, which a killed run finds again."""
     texts = texts_of(run.task, run.data, run.config, run.test_cap, run.validation_cap, run.held_out)
+    if run.before is not None:
+        texts = texts.unseen_by(texts_of(run.before.task, run.before.data, run.before.config))
     classifier, result = trained(texts, run.before, work)
     began = time.monotonic()
     seen = _Seen(classifier, texts.test, run)

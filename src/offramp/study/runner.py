@@ -56,8 +56,9 @@ def run(
 ) -> Ended:
     """Make what is missing of a study.
 
-    `jobs` processes work at a time, with `threads` threads each (0: the cores divided between them); a `cluster` says
-    itself how many of its workers there are, and how many threads they have. `only` is
+    `jobs` processes work at a time, with `threads` threads each (0: as many as the results that are there were made
+    with, since their bits depend on it, or else the cores divided between the jobs); a `cluster` says itself how many
+    of its workers there are, and how many threads they have. `only` is
     VARIANT/TASK/SEED, where a part may be `*` or a pattern and parts at the end may be left out. `limit` is how many
     runs are made at most; 0: all.
     """
@@ -71,6 +72,11 @@ def run(
     there = {each.run.name for each in found(asked, folder)}
     missing = [each for each in asked if each.name not in there]
     say(f"{study.name} at the scale {scale}: {len(asked)} runs, {len(there)} there, {len(missing)} to make")
+    if not threads and cluster is None and missing:
+        threads = _threads_before(study, scale, folder) or _share(jobs)
+        if threads != _share(jobs):
+            many = f"{threads} thread{'s' * (threads > 1)}"
+            say(f"{many} for each run, as those that are there had; --threads says otherwise")
     missing, shared = _taken_over(missing, folder, say)
     first: dict[str, Run] = {}
     for each in missing:
@@ -78,7 +84,7 @@ def run(
     chosen = list(first.values())[: limit or None]
     made = 0
     wrong: list[Outcome] = []
-    outcomes = perform_all(chosen, folder, jobs, threads or _share(jobs), cluster) if chosen else iter(())
+    outcomes = perform_all(chosen, folder, jobs, threads, cluster) if chosen else iter(())
     for number, outcome in enumerate(outcomes, 1):
         say(f"[{number}/{len(chosen)}] {_told(outcome, folder)}")
         if outcome.error and outcome.misuse:
@@ -134,6 +140,12 @@ def _matches(each: Run, only: str) -> bool:
     return all(
         fnmatchcase(name, part) for name, part in zip((each.variant, each.task, str(each.seed)), parts, strict=False)
     )
+
+
+def _threads_before(study: Study, scale: str, folder: Path) -> int:
+    """With how many threads the results that are there were made; 0 where there are none, or they do not agree."""
+    told = {int(each.record.get("machine", {}).get("threads", 0)) for each in results(study, scale, folder)}
+    return told.pop() if len(told) == 1 else 0
 
 
 def _share(jobs: int) -> int:
