@@ -28,6 +28,7 @@ from offramp.data.labels import Labels
 from offramp.data.sampling import sorted_batches
 from offramp.data.tokens import Tokens
 from offramp.exits.model import MultiExitModel
+from offramp.optimise.journal import Watch
 from offramp.optimise.loop import Loop
 from offramp.optimise.state_cache import Frozen, Lesson
 from offramp.optimise.strategies import Phase, groups
@@ -38,7 +39,7 @@ TEXTS, HELD, TESTED, EPOCHS, SEEDS = 4452, 500, 500, 15, 3
 
 
 @dataclass
-class Clock:
+class Clock(Watch):
     """Notes when phases begin and epochs end."""
 
     starts: list[float] = field(default_factory=list)
@@ -46,9 +47,6 @@ class Clock:
 
     def start(self, updates: int, done: int) -> None:
         self.starts.append(time.perf_counter())
-
-    def step(self, record: Any) -> None:
-        pass
 
     def epoch(self, record: Any) -> None:
         self.ends.append(time.perf_counter())

@@ -16,6 +16,7 @@ from offramp import tuning
 from offramp.config import from_mapping, load_recipe, override
 from offramp.data.sources import Table
 from offramp.errors import ConfigError, MissingExtra, TrainingError
+from offramp.optimise.journal import Watch
 from offramp.preparation import as_table
 from offramp.report.importance import importance_bars
 from offramp.spaces import SPACES, Range, Space
@@ -201,22 +202,16 @@ def small(backbone_folder: Path) -> Make:
     return make
 
 
-class Killer:
+class Killer(Watch):
     """Ends the process' work at the n-th update, as a signal would."""
 
     def __init__(self, updates: int) -> None:
         self.left = updates
 
-    def start(self, updates: int, done: int) -> None:
-        pass
-
     def step(self, _: object) -> None:
         self.left -= 1
         if not self.left:
             raise KeyboardInterrupt
-
-    def epoch(self, _: object) -> None:
-        pass
 
 
 def test_a_search_killed_in_training_goes_on_to_the_same_scores(small: Make, tmp_path: Path) -> None:

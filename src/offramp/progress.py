@@ -33,6 +33,7 @@ class ProgressBar:
         )
         self.task = self.bar.add_task("", total=None)
         self.begun = False  # whether anything was trained
+        self.due = (0, 0)  # updates of this phase, and those of them that were made before
         self.loss = self.angle = math.nan
         self.kept = self.aligned = 0.0
 
@@ -47,10 +48,17 @@ class ProgressBar:
 
     def start(self, updates: int, done: int) -> None:
         """A run, or a phase of it, of so many updates begins."""
-        self.begun = True
+        self.begun, self.due = True, (updates, done)
         self.bar.reset(self.task, total=updates, completed=done, description="")
         self.loss = self.angle = math.nan
         self.kept = self.aligned = 0.0
+
+    def states(self, done: int, texts: int) -> None:
+        """The states of so many texts are written down, before the updates."""
+        if done < texts:
+            self.bar.update(self.task, total=texts, completed=done, description="texts read for the other exits")
+        else:
+            self.start(*self.due)
 
     def step(self, record: StepRecord) -> None:
         """An update was made: show smoothed values."""

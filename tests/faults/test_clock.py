@@ -12,22 +12,17 @@ from tests.faults.small import Small
 
 from offramp import Classifier
 from offramp.data.sources import read
+from offramp.optimise.journal import Watch
 from offramp.optimise.saved_state import SavedState
-from offramp.types import EpochRecord, StepRecord
+from offramp.types import StepRecord
 
 
-class Stop:
+class Stop(Watch):
     """A watch that interrupts the run at an update."""
-
-    def start(self, updates: int, done: int) -> None:
-        pass
 
     def step(self, record: StepRecord) -> None:
         if record.step == 7:
             raise KeyboardInterrupt
-
-    def epoch(self, record: EpochRecord) -> None:
-        pass
 
 
 @pytest.fixture

@@ -28,6 +28,7 @@ from offramp.data.sources import read
 from offramp.encoder.load import load_backbone, locate
 from offramp.errors import ConfigError, DataError, ModelError
 from offramp.growing import spelled
+from offramp.optimise.journal import Watch
 
 Toy = Callable[..., tuple[list[str], list[str]]]
 Grow = Callable[..., Classifier]
@@ -145,7 +146,7 @@ def test_a_killed_run_goes_on(made: Callable[..., Path], toy: Toy, tmp_path: Pat
     table, settings = read(list(zip(*toy(48), strict=True))), {**QUICK, "stage2.epochs": 4}
     folder = str(made(id2label=NAMES))
 
-    class Tired:
+    class Tired(Watch):
         def start(self, *_: object) -> None: ...
         def step(self, *_: object) -> None: ...
         def epoch(self, record: Any) -> None:

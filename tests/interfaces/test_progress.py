@@ -85,6 +85,16 @@ def test_a_resumed_phase_goes_on_where_it_was() -> None:
     assert (bar.bar.tasks[0].completed, bar.bar.tasks[0].total) == (13, 30)
 
 
+def test_the_texts_whose_states_are_written_down_are_counted_before_the_updates() -> None:
+    with ProgressBar(Console(file=io.StringIO(), force_terminal=True, width=120)) as bar:
+        bar.start(30, 4)
+        bar.states(64, 100)
+        (task,) = bar.bar.tasks
+        assert (task.completed, task.total, task.description) == (64, 100, "texts read for the other exits")
+        bar.states(100, 100)
+        assert (task.completed, task.total, task.description) == (4, 30, "")
+
+
 def test_a_terminal_shows_the_updates_of_the_phase() -> None:
     out = io.StringIO()
     with ProgressBar(Console(file=out, force_terminal=True, width=120)) as bar:

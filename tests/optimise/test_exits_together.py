@@ -10,7 +10,7 @@ import torch
 from offramp.config import CHOICES
 from offramp.data.tokens import Tokens
 from offramp.exits.model import MultiExitModel
-from offramp.optimise.exits_together import read_together
+from offramp.optimise.exits_together import read_below, read_together
 from offramp.types import States
 
 DEPTHS = (1, 2, 3)
@@ -60,3 +60,23 @@ def test_a_dropout_mask_serves_all_exits_and_changes_with_the_batch(
     assert torch.equal(first[1].representation, first[3].representation)
     assert not torch.equal(first[1].representation, second[1].representation)
     assert (first[1].representation == 0).any()
+
+
+@pytest.mark.parametrize("kind", CHOICES["exits.kind"])
+def test_either_way_of_reading_says_the_same_and_small_exits_are_read_one_after_the_other(
+    make_model: Callable[..., MultiExitModel], toy_tokens: Callable[..., Tokens], kind: str
+) -> None:
+    model = make_model(layers=3, exit_kind=kind, exit_dropout=0.5)
+    with torch.no_grad():
+        walked = {d: States(s.output, s.output, s.mask) for d, s in model.walk(toy_tokens(7).batch(range(7)))}
+    model.train(False)
+    below, together = read_below(model, walked, DEPTHS), read_together(model, walked, DEPTHS)
+    for depth in DEPTHS:
+        torch.testing.assert_close(below[depth].logits, together[depth].logits, rtol=1e-4, atol=1e-5)
+    model.train()
+    for exit in model.exits:
+        exit.load_state_dict(model.exits[0].state_dict())
+    with torch.no_grad():
+        drawn = read_below(model, dict.fromkeys(DEPTHS, walked[1]), DEPTHS)
+    one_mask = torch.allclose(drawn[1].logits, drawn[3].logits, rtol=1e-4, atol=1e-5)
+    assert one_mask == (kind not in ("linear", "match"))

@@ -18,13 +18,14 @@ from torch import Tensor
 from offramp.errors import TrainingError
 from offramp.exits.model import MultiExitModel
 from offramp.objectives import objective
+from offramp.optimise.journal import Watch
 from offramp.optimise.loop import Loop
 from offramp.optimise.saved_state import SavedState
 from offramp.optimise.state_cache import CacheWarning
 from offramp.types import EpochRecord, ExitOutput, Loss, StepRecord
 
 
-class Diary:
+class Diary(Watch):
     """Somebody who watches: keeps the records and the weights after every epoch, and may do something at an update."""
 
     def __init__(
@@ -493,6 +494,23 @@ def test_what_stops_a_second_stage_names_the_settings_of_that_stage_and_that_the
     finite_checkpoint(tmp_path / "nan", 6, "base")
     with pytest.raises(TrainingError, match=r"Lower stage2\.batch_size, and start anew\. Nothing was saved\.$"):
         make_loop(watch=Diary(at=7, then=lambda: torch.empty(2**60)), **STAGED).run()
+
+
+def test_who_watches_hears_how_many_texts_have_their_states_written_down(
+    make_loop: Callable[..., Loop], tmp_path: Path
+) -> None:
+    heard: list[tuple[str, int, int]] = []
+
+    class Listener(Watch):
+        def start(self, updates: int, done: int) -> None:
+            heard.append(("start", updates, done))
+
+        def states(self, done: int, texts: int) -> None:
+            heard.append(("states", done, texts))
+
+    make_loop(tmp_path, watch=Listener(), train=100, **{**STAGED, "optimise__epochs": 1}).run()
+    assert heard[0][0] == "start"
+    assert heard[1:] == [("start", 14, 0), ("states", 64, 100), ("states", 100, 100), ("states", 24, 24)]
 
 
 def test_states_that_were_walked_stay_so_when_the_run_goes_on(

@@ -26,6 +26,7 @@ from offramp.optimise.alignment import Rule
 from offramp.optimise.exit_gradients import APART
 from offramp.optimise.grad_cache import CACHED
 from offramp.optimise.gradients import SCOPES, Measured, Scene
+from offramp.optimise.journal import Watch
 from offramp.optimise.loop import Loop
 from offramp.optimise.state_cache import Frozen
 from offramp.optimise.strategies import Phase, groups, plan
@@ -272,17 +273,11 @@ def test_a_run_of_two_processes_ends_as_a_run_of_one(
     )
 
 
-class StopsAt:
+class StopsAt(Watch):
     """Asks the first process to stop at an update, as a signal would."""
 
     def __init__(self, update: int) -> None:
         self.update, self.loop = update, None
-
-    def start(self, updates: int, done: int) -> None:
-        pass
-
-    def epoch(self, record: Any) -> None:
-        pass
 
     def step(self, record: Any) -> None:
         if record.step == self.update and self.loop is not None:

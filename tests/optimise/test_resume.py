@@ -13,10 +13,11 @@ from typing import Any
 
 import pytest
 
+from offramp.optimise.journal import Watch
 from offramp.optimise.loop import Loop
 from offramp.optimise.run_folder import fingerprint
 from offramp.optimise.saved_state import SavedState
-from offramp.types import EpochRecord, Example, StepRecord
+from offramp.types import Example, StepRecord
 
 KILLED = -signal.SIGKILL
 TEXTS = 40  # 36 to learn from: 5 updates per epoch
@@ -232,7 +233,7 @@ def test_a_log_torn_before_the_checkpoint_is_continued_behind_the_tear(
     assert found[-1] == wanted["training/log.jsonl"].splitlines()[-1]
 
 
-class Stop:
+class Stop(Watch):
     """A watch that interrupts the run at an update."""
 
     def __init__(self, at: int) -> None:
@@ -245,9 +246,6 @@ class Stop:
     def step(self, record: StepRecord) -> None:
         if record.step == self.at:
             raise KeyboardInterrupt
-
-    def epoch(self, record: EpochRecord) -> None:
-        pass
 
 
 def test_a_resumed_run_remembers_its_best_epoch_and_its_patience(

@@ -22,6 +22,7 @@ from offramp.exits.model import MultiExitModel
 from offramp.exits.thinned import thinned
 from offramp.objectives.ce import CrossEntropy
 from offramp.optimise import distilbert, theseus, tinybert
+from offramp.optimise.journal import Watch
 from offramp.optimise.layerdrop import LayerDrop
 from offramp.optimise.loop import Result
 from offramp.optimise.stage import FULL, Lessons
@@ -51,15 +52,12 @@ STAGES = {
 """The phases that one sees go by."""
 
 
-class Diary:
+class Diary(Watch):
     """Whoever watches."""
 
     def __init__(self) -> None:
         self.steps: list[StepRecord] = []
         self.epochs: list[EpochRecord] = []
-
-    def start(self, updates: int, done: int) -> None:
-        pass
 
     def step(self, record: StepRecord) -> None:
         self.steps.append(record)

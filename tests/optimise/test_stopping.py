@@ -12,20 +12,18 @@ import torch
 
 from offramp.errors import Interrupted
 from offramp.exits.model import MultiExitModel
+from offramp.optimise.journal import Watch
 from offramp.optimise.loop import Loop
 from offramp.optimise.saved_state import SavedState
 from offramp.optimise.stopping import SIGNALS, Stop
 from offramp.types import EpochRecord, StepRecord
 
 
-class Caller:
+class Caller(Watch):
     """A watch that signals at an update, or when an epoch was validated."""
 
     def __init__(self, number: int, at: int = 0, epoch: int = 0) -> None:
         self.number, self.at, self.after = number, at, epoch
-
-    def start(self, updates: int, done: int) -> None:
-        pass
 
     def step(self, record: StepRecord) -> None:
         if record.step == self.at:

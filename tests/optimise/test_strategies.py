@@ -11,6 +11,7 @@ import torch
 
 from offramp.errors import ConfigError
 from offramp.exits.model import MultiExitModel
+from offramp.optimise.journal import Watch
 from offramp.optimise.loop import Loop
 from offramp.optimise.strategies import STRATEGIES, plan
 from offramp.types import EpochRecord, StepRecord
@@ -25,7 +26,7 @@ QUICK = {
 }
 
 
-class Diary:
+class Diary(Watch):
     """Whoever watches, and remembers the weights after each update."""
 
     def __init__(self, model: MultiExitModel) -> None:
@@ -36,9 +37,6 @@ class Diary:
         self.epochs: list[EpochRecord] = []
         self.steps: list[StepRecord] = []
         self.modes: list[dict[str, bool]] = []
-
-    def start(self, updates: int, done: int) -> None:
-        pass
 
     def step(self, record: StepRecord) -> None:
         now = {name: t.clone() for name, t in self.model.state_dict().items()}

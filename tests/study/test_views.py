@@ -107,7 +107,7 @@ def test_six_pairs_in_one_direction_are_significant_and_marked(tmp_path: Path) -
     found = shown(tmp_path / "two", smoke={"seeds": 6}, ce=CE, acl={"recipe": "acl", "label": "ACL"})
     assert list(cells(found)) == ["ACL ▼", "CE"]
     assert cells(found, 1) == {"ACL ▼": ["-5.00", "6", "p = 0.031"]}
-    assert headline(found) == "against CE: below ACL -5.0"
+    assert headline(found) == "against CE, below: ACL -5.0"
 
 
 @pytest.mark.parametrize("study", [{"view": "layers"}, {"axis": {"field": "data.cap", "name": "texts"}}])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from torch import Tensor, nn
 
 from offramp.encoder.windows import first_tokens
@@ -24,6 +26,7 @@ class Exit(nn.Module):
 
     window: int = 0  # tokens of a window of a long text; 0: texts have one
     reads: str = FIRST  # what stands for a text, in an exit that classifies one vector of it
+    one_vector_alone: ClassVar[bool] = False  # whether it is such an exit
 
     def one_vector(self, states: Tensor, mask: Tensor) -> Tensor:
         """What stands for each text, (B, T, H) and (B, T) to (B, H)."""

@@ -25,6 +25,8 @@ from offramp.types import ExitOutput
 class MatchExit(Exit):
     """First token or mean, projection, cosine to the label embeddings."""
 
+    one_vector_alone = True
+
     def __init__(self, hidden: int, classes: int, temperature: float, dropout: float, projection: str = OWN) -> None:
         super().__init__()
         self.temperature = temperature

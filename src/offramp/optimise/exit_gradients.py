@@ -11,7 +11,7 @@ from collections.abc import Callable
 import torch
 
 from offramp.optimise.alignment import Angle, align
-from offramp.optimise.exits_together import read_together
+from offramp.optimise.exits_together import read_below
 from offramp.optimise.gradients import Measured, Scene, accumulate, measured, summed
 from offramp.optimise.state_cache import Lesson
 from offramp.types import Loss
@@ -56,7 +56,7 @@ APART: dict[str, Callable[[Scene, Lesson], Measured]] = {"none": plain, "exact":
 
 def _loss(scene: Scene, lesson: Lesson) -> Loss:
     with scene.autocast():
-        outputs = read_together(scene.model, lesson.states, scene.phase.exits)
+        outputs = read_below(scene.model, lesson.states, scene.phase.exits)
         told = scene.labels(lesson.labels), scene.joined(lesson.teacher), scene.weights(lesson.weights)
         losses = [scene.objective(scene.joined(output), *told) for output in outputs.values()]
     return summed(losses, [1.0] * len(losses))

@@ -17,10 +17,13 @@ from offramp.types import EpochRecord, StepRecord
 
 
 class Watch(Protocol):
-    """Somebody who is told how a run goes."""
+    """Somebody who is told how a run goes; whoever inherits from this needs to hear only what it wants to."""
 
     def start(self, updates: int, done: int) -> None:
         """A run of so many updates begins; `done` of them are behind it."""
+
+    def states(self, done: int, texts: int) -> None:
+        """Before a second stage, the states of so many of its texts are written down."""
 
     def step(self, record: StepRecord) -> None:
         """An update was made."""
@@ -71,6 +74,11 @@ class Journal:
         """A run, or a phase of it, begins."""
         if self.watch:
             self.watch.start(updates, done)
+
+    def states(self, done: int, texts: int) -> None:
+        """The states of so many texts are written down."""
+        if self.watch:
+            self.watch.states(done, texts)
 
     def step(self, record: StepRecord) -> None:
         """An update was made."""

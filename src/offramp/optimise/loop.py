@@ -32,7 +32,7 @@ from offramp.optimise import processes
 from offramp.optimise.aggregators import aggregator
 from offramp.optimise.alignment import Rule
 from offramp.optimise.exit_gradients import APART
-from offramp.optimise.exits_together import read_together
+from offramp.optimise.exits_together import read_below
 from offramp.optimise.grad_cache import CACHED
 from offramp.optimise.gradients import SCOPES, Measured, Scene
 from offramp.optimise.journal import Journal, Watch
@@ -243,7 +243,8 @@ class Loop:
         for number, tokens in enumerate((self.train, self.validation)):
             # States that were walked stay so, though there may be room by now: stored ones are rounded.
             allowed = 0.0 if begun and begun[number] == WALKED else budget
-            opened.append(open_cache(home, self.model, tokens, phase.exits, self.accelerator.autocast, allowed))
+            how = self.accelerator.autocast, allowed, self.journal.states
+            opened.append(open_cache(home, self.model, tokens, phase.exits, *how))
             budget -= opened[-1].bytes
         self.lessons, self.exam = opened
         self.place.states = [each.kind for each in opened]
@@ -417,7 +418,7 @@ class Loop:
                     outputs = self.model.outputs(self.validation.batch(rows).to(self.accelerator.device), phase.exits)
                 else:
                     states = self.exam.lesson(rows).states
-                    outputs = read_together(self.model, states, phase.exits)
+                    outputs = read_below(self.model, states, phase.exits)
             for depth, output in outputs.items():
                 given[depth][torch.from_numpy(self.validation.answers_of(rows))] = answers(output.logits, sets).cpu()
         if processes.count() > 1:

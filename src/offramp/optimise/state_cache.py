@@ -124,10 +124,22 @@ class Cached(Frozen):
 Autocast = Callable[[], AbstractContextManager[Any]]
 
 
+Tell = Callable[[int, int], None]
+
+
 def open_cache(
-    folder: Path, model: MultiExitModel, tokens: Tokens, depths: Sequence[int], autocast: Autocast, budget: float
+    folder: Path,
+    model: MultiExitModel,
+    tokens: Tokens,
+    depths: Sequence[int],
+    autocast: Autocast,
+    budget: float,
+    tell: Tell = lambda done, texts: None,
 ) -> Frozen:
-    """The states of these texts at these depths: from disk where `budget` bytes allow it, else walked anew."""
+    """The states of these texts at these depths: from disk where `budget` bytes allow it, else walked anew.
+
+    While they are written down, `tell` hears of how many of the texts.
+    """
     frozen = Frozen(model, tokens, depths, autocast)
     needed = _bytes(frozen)
     if not budget or not needed:
@@ -146,8 +158,8 @@ def open_cache(
                 stacklevel=2,
             )
             return frozen
-        if not _write(home, frozen, torch.float16):
-            _write(home, frozen, torch.bfloat16)  # coarser, and as far-reaching as float32
+        if not _write(home, frozen, torch.float16, tell):
+            _write(home, frozen, torch.bfloat16, tell)  # coarser, and as far-reaching as float32
     return Cached(model, tokens, depths, autocast, home)
 
 
@@ -164,12 +176,12 @@ def remove_caches(folder: Path) -> None:
         shutil.rmtree(path, ignore_errors=True)
 
 
-def _write(home: Path, frozen: Frozen, dtype: torch.dtype) -> bool:
+def _write(home: Path, frozen: Frozen, dtype: torch.dtype, tell: Tell) -> bool:
     """Write a cache, whole or not at all; False where a state is too large for float16."""
     part = home.with_name(f".{home.name}")
     part.mkdir()
     try:
-        if not _fill(part, frozen, dtype):
+        if not _fill(part, frozen, dtype, tell):
             return False
         files = {file.name: sha256(file) for file in part.iterdir()}
         facts = {"dtype": str(dtype).removeprefix("torch."), "depths": frozen.depths, "files": files}
@@ -185,11 +197,12 @@ def _write(home: Path, frozen: Frozen, dtype: torch.dtype) -> bool:
         shutil.rmtree(part, ignore_errors=True)
 
 
-def _fill(part: Path, frozen: Frozen, dtype: torch.dtype) -> bool:
+def _fill(part: Path, frozen: Frozen, dtype: torch.dtype, tell: Tell) -> bool:
     tokens, width = frozen.tokens, frozen.model.encoder.hidden_size
     total = int(tokens.offsets[-1])
     stored = {depth: _mapped(_file(part, depth), total * width, dtype).view(total, width) for depth in frozen.depths}
     answers: dict[str, Tensor] = {}
+    done = 0
     for rows, lesson in _lessons(frozen):
         flat = torch.from_numpy(np.concatenate([np.arange(*tokens.offsets[row : row + 2]) for row in rows]))
         for depth, states in lesson.states.items():
@@ -202,6 +215,8 @@ def _fill(part: Path, frozen: Frozen, dtype: torch.dtype) -> bool:
             if name not in answers:
                 answers[name] = torch.zeros(tokens.answers, value.shape[1])
             answers[name][torch.from_numpy(tokens.answers_of(rows))] = value.float().cpu()
+        done += len(rows)
+        tell(done, len(tokens))
     save_file(answers, part / _TEACHER)
     return True
 
