@@ -25,7 +25,7 @@ from offramp.exits.base import Exit
 from offramp.exits.model import MultiExitModel
 from offramp.objectives.base import Term
 from offramp.optimise.exits_together import read_together
-from offramp.optimise.state_cache import Lesson, open_cache
+from offramp.optimise.state_cache import Lesson, Room, open_cache
 from offramp.preparation import second_objective
 from offramp.types import ExitOutput
 
@@ -50,7 +50,7 @@ def _of_kind(kind: str) -> list[Ratio]:
     model.train(False)
     found = []
     with tempfile.TemporaryDirectory() as folder:
-        lessons = open_cache(Path(folder), model, data, below, nullcontext, 1e12)
+        lessons = open_cache(Path(folder), model, data, below, nullcontext, Room(1e12))
         for depth in below:
             model.exits[depth - 1].train()
         for size in BATCHES:

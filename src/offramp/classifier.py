@@ -34,7 +34,7 @@ from offramp.optimise import processes
 from offramp.optimise.coherence import check
 from offramp.optimise.journal import Watch
 from offramp.optimise.loop import Loop, Result
-from offramp.optimise.run_folder import BAD_BATCH, claim, fingerprint, finish, finished, write_texts
+from offramp.optimise.run_folder import BAD_BATCH, begins_anew, claim, fingerprint, finish, finished, write_texts
 from offramp.optimise.saved_state import SavedState
 from offramp.optimise.state_cache import remove_caches
 from offramp.optimise.static import Static, remove_stages
@@ -278,6 +278,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if folder:
             saved = SavedState(folder / "training")
             try:
+                checkpoint.forget(folder)  # of an earlier second stage: it is not the one that this result tells of
                 finish(folder / "training", result)
                 self.save(folder)
             except (OSError, TrainingError) as error:
@@ -298,9 +299,10 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 "or add --overwrite."
             )
         if result is not None:
-            claim(training, config, fingerprint(learn, held), resume=True)
-            if finished(training) is None:
-                return None
+            data = fingerprint(learn, held)
+            if begins_anew(training, config, data):
+                return None  # nothing is touched before the model has been begun with these settings
+            claim(training, config, data, resume=True)
             self._adopt(*checkpoint.load(folder))
             self.held_out_, self.seen_ = self._table(held), checkpoint.load_seen(folder)
             SavedState(training).remove(but_base=config.stage2.keep_cache)

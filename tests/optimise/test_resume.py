@@ -17,6 +17,7 @@ from offramp.optimise.journal import Watch
 from offramp.optimise.loop import Loop
 from offramp.optimise.run_folder import fingerprint
 from offramp.optimise.saved_state import SavedState
+from offramp.sealed import sealed, unsealed
 from offramp.types import Example, StepRecord
 
 KILLED = -signal.SIGKILL
@@ -315,6 +316,65 @@ def test_a_finished_run_that_kept_its_states_trains_its_second_stage_anew(
     assert "A finished run should have the settings it had. Changed: stage2.lr. A second stage begins anew where" in (
         ended.output
     )
+
+
+def test_a_kill_while_the_other_second_stage_is_saved_does_not_leave_the_first_one_as_its_result(
+    fit: Callable[..., Any], other: Path, tmp_path: Path
+) -> None:
+    out, anew = tmp_path / "out", [*SETTINGS[SECOND], *OTHERS]
+    assert fit(out, SECOND, settings=[*SETTINGS[SECOND], "stage2.keep_cache=true"]).code == 0
+    saving = ("open .saving-*/offramp.toml", "os.rename .saving-*/model.safetensors", "os.rename .offramp.json")
+    for moment in ("os.rename training/.result.json", *saving):
+        ended = fit(out, SECOND, settings=anew, kill_at=moment)
+        assert ended.code == KILLED, f"{moment} did not come\n{ended.output}"
+    ended = fit(out, SECOND, settings=anew)
+    assert ended.code == 0, ended.output
+    assert files(out) == files(other)
+
+
+def test_another_second_stage_that_cannot_be_leaves_a_finished_run_as_it_was(
+    fit: Callable[..., Any], tmp_path: Path
+) -> None:
+    out, kept = tmp_path / "out", [*SETTINGS[SECOND], "stage2.keep_cache=true"]
+    assert fit(out, SECOND, settings=kept).code == 0
+    before = files(out)
+    ended = fit(out, SECOND, settings=[*kept, "stage2.objective=icl", "stage2.scope=none", "stage2.heads=5"])
+    assert ended.code == 1
+    assert "`stage2.heads` should divide the representation's width" in ended.output
+    assert files(out) == before
+    ended = fit(out, SECOND, settings=kept)
+    assert (ended.code, files(out)) == (0, before)
+
+
+def test_a_second_stage_that_begins_anew_says_with_what(fit: Callable[..., Any], tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    assert fit(out, SECOND, kill_when=lambda: updates(out) >= 9).code == KILLED
+    ended = fit(out, SECOND, settings=[*SETTINGS[SECOND], *OTHERS])
+    assert "The second stage begins anew with other settings (stage2.batch_size, stage2.cache_gb, stage2.lr)" in (
+        ended.output
+    )
+
+
+def test_a_run_whose_epochs_are_over_reads_no_states_again(
+    fit: Callable[..., Any], whole: Callable[[str], Whole], tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    assert fit(out, SECOND, kill_at="os.rename training/.result.json").code == KILLED
+    ended = fit(out, SECOND)
+    assert (ended.code, files(out)) == (0, files(whole(SECOND).folder))
+    assert not any("depth-" in moment for moment in ended.moments)
+
+
+def test_a_setting_that_is_newer_than_a_run_was_at_its_default(
+    fit: Callable[..., Any], whole: Callable[[str], Whole], half: Path
+) -> None:
+    file = half / "training" / "run.json"
+    facts = unsealed(file.read_bytes())
+    assert facts["config"]["stage2"].pop("updates_per_epoch") == 0
+    del facts["config"]["compress"]
+    file.write_text(sealed({name: facts[name] for name in ("config", "data")}), "utf-8")
+    assert fit(half, "scl").code == 0
+    assert files(half)["model.safetensors"] == files(whole("scl").folder)["model.safetensors"]
 
 
 def test_settings_that_change_nothing_that_is_learnt_may_change(

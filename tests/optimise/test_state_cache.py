@@ -22,7 +22,16 @@ from transformers import PreTrainedTokenizerFast
 from offramp.config import CHOICES
 from offramp.data.tokens import Tokens
 from offramp.exits.model import MultiExitModel
-from offramp.optimise.state_cache import Autocast, Cached, CacheWarning, Frozen, Lesson, open_cache, remove_caches
+from offramp.optimise.state_cache import (
+    Autocast,
+    Cached,
+    CacheWarning,
+    Frozen,
+    Lesson,
+    Room,
+    open_cache,
+    remove_caches,
+)
 from offramp.types import Example
 
 DEPTHS = (1, 2)
@@ -70,8 +79,9 @@ def opened(
     depths: tuple[int, ...] = DEPTHS,
     autocast: Autocast = nullcontext,
     budget: float = PLENTY,
+    **room: Any,
 ) -> Frozen:
-    return open_cache(folder, model, tokens, depths, autocast, budget)
+    return open_cache(folder, model, tokens, depths, autocast, Room(budget, **room))
 
 
 def walked(model: MultiExitModel, tokens: Tokens) -> Frozen:
@@ -390,6 +400,39 @@ def test_a_disk_without_room_is_told(
     monkeypatch.setattr(shutil, "disk_usage", lambda _: Disk(PLENTY, 0, needed(model, tokens)))  # with nothing to spare
     with pytest.warns(CacheWarning, match=r"would take .* GB, and .* GB may be used"):
         found = opened(tmp_path, model, tokens)
+    assert_walks_anew(found, model, tokens, tmp_path)
+
+
+@pytest.mark.parametrize("less", [0.0, 1.0])
+def test_states_that_lie_there_are_not_kept_beyond_the_budget(
+    model: MultiExitModel, tokens: Tokens, tmp_path: Path, less: float
+) -> None:
+    opened(tmp_path, model, tokens)
+    with pytest.warns(CacheWarning) if less else nullcontext():
+        found = opened(tmp_path, model, tokens, budget=less)
+    assert_walks_anew(found, model, tokens, tmp_path)
+
+
+def test_the_room_of_a_disk_is_divided_among_the_processes(
+    model: MultiExitModel, tokens: Tokens, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: Disk(PLENTY, 0, 1.5 * needed(model, tokens)))
+    with pytest.warns(CacheWarning, match=r"would take"):
+        found = opened(tmp_path, model, tokens, shares=2)
+    assert_walks_anew(found, model, tokens, tmp_path)
+    assert isinstance(opened(tmp_path, model, tokens), Cached)
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_where_another_process_has_no_room_nobody_stores_states(
+    model: MultiExitModel, tokens: Tokens, tmp_path: Path, there: bool
+) -> None:
+    said: list[bool] = []
+    if there:
+        opened(tmp_path, model, tokens)
+    with pytest.warns(CacheWarning):
+        found = opened(tmp_path, model, tokens, agreed=lambda mine: said.append(mine) or False)
+    assert said == [True]
     assert_walks_anew(found, model, tokens, tmp_path)
 
 

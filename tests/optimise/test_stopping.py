@@ -6,6 +6,7 @@ import signal
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -16,6 +17,7 @@ from offramp.optimise.journal import Watch
 from offramp.optimise.loop import Loop
 from offramp.optimise.saved_state import SavedState
 from offramp.optimise.stopping import SIGNALS, Stop
+from offramp.optimise.strategies import Phase
 from offramp.types import EpochRecord, StepRecord
 
 
@@ -32,6 +34,15 @@ class Caller(Watch):
     def epoch(self, record: EpochRecord) -> None:
         if record.epoch == self.after:
             signal.raise_signal(self.number)
+
+
+class Counting(Watch):
+    """A watch that notes the first update it hears of."""
+
+    first = 0
+
+    def step(self, record: StepRecord) -> None:
+        self.first = self.first or record.step
 
 
 @pytest.mark.parametrize("number", SIGNALS)
@@ -62,6 +73,42 @@ def test_a_signal_at_the_end_of_an_epoch_is_heard_in_the_next(make_loop: Callabl
     newest = SavedState(tmp_path).newest()
     assert newest is not None
     assert newest.name == "checkpoint-4"
+
+
+@pytest.mark.parametrize("strategy", ["single", "two-stage"])
+@pytest.mark.parametrize("epoch", [1, 2])
+def test_a_signal_during_validation_leaves_a_checkpoint_from_which_only_the_validation_is_made_again(
+    make_loop: Callable[..., Loop],
+    make_model: Callable[..., MultiExitModel],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    epoch: int,
+    strategy: str,
+) -> None:
+    settings = {"optimise__strategy": strategy, "stage2__epochs": 2, "stage2__least_updates": 0}
+    settings |= {"optimise__checkpoint_seconds": 1e6}
+    whole, stopped, resumed = (make_model(layers=2) for _ in range(3))
+    make_loop(tmp_path / "whole", model=whole, **settings).run()
+    predict, seen = Loop._predict, 0
+
+    def signalled(self: Loop, phase: Phase) -> dict[int, list[Any]]:
+        nonlocal seen
+        seen += phase.frozen or strategy == "single"
+        if seen == epoch:
+            signal.raise_signal(signal.SIGTERM)
+        return predict(self, phase)
+
+    monkeypatch.setattr(Loop, "_predict", signalled)
+    with pytest.raises(Interrupted):
+        make_loop(tmp_path / "half", model=stopped, **settings).run()
+    monkeypatch.undo()
+    newest, watch = SavedState(tmp_path / "half").newest(), Counting()
+    assert newest is not None
+    made = int(newest.name.removeprefix("checkpoint-"))
+    result = make_loop(tmp_path / "half", model=resumed, watch=watch, **settings).run(resume=True)
+    assert watch.first == (made + 1 if made < result.updates else 0)
+    for name, tensor in whole.state_dict().items():
+        assert torch.equal(resumed.state_dict()[name], tensor), name
 
 
 @pytest.mark.parametrize(("seconds", "after_an_epoch"), [(0.0, "checkpoint-3"), (1e6, None)])

@@ -18,7 +18,7 @@ from offramp.data.labels import Labels
 from offramp.data.tokens import Tokens
 from offramp.exits.model import MultiExitModel
 from offramp.optimise.exits_together import read_together
-from offramp.optimise.state_cache import Cached, Frozen, open_cache
+from offramp.optimise.state_cache import Cached, Frozen, Room, open_cache
 from offramp.types import Example
 
 HALF = {"rtol": 2.0**-11, "atol": 1e-5}
@@ -56,7 +56,7 @@ def test_cached_states_teach_what_a_walk_teaches(
     make_model: Callable[..., MultiExitModel], tokens: Tokens, tmp_path: Path, kind: str, rows: Any
 ) -> None:
     model = make_model(layers=3, exit_kind=kind, tags=True)
-    cached = open_cache(tmp_path, model, tokens, (1, 2), nullcontext, 1e9)
+    cached = open_cache(tmp_path, model, tokens, (1, 2), nullcontext, Room(1e9))
     assert isinstance(cached, Cached)
     fresh = Frozen(model, tokens, (1, 2), nullcontext)
     wanted, found = fresh.lesson(rows), cached.lesson(rows)

@@ -18,7 +18,7 @@ from offramp.optimise import exit_gradients
 from offramp.optimise.grad_cache import CACHED
 from offramp.optimise.gradients import SCOPES, Scene
 from offramp.optimise.loop import Loop
-from offramp.optimise.state_cache import open_cache
+from offramp.optimise.state_cache import Room, open_cache
 from offramp.optimise.strategies import plan
 
 TEXTS = 9
@@ -68,9 +68,9 @@ def test_exits_on_a_frozen_backbone_know_them(
     model = make_model(layers=3)
     rows, weighted = twice(toy_tokens(TEXTS))
     scene = Scene(model, objective("ce"), plan("two-stage", model)[1])
-    how = {"model": model, "depths": (1, 2), "autocast": scene.autocast, "budget": 1e9}
+    how = {"model": model, "depths": (1, 2), "autocast": scene.autocast}
     for folder in (tmp_path / "cached", tmp_path / "walked"):
-        how["budget"] = 1e9 if folder.name == "cached" else 0.0
+        how["room"] = Room(1e9 if folder.name == "cached" else 0.0)
         exit_gradients.plain(scene, open_cache(folder, tokens=replace(weighted, weights=None), **how).lesson(rows))
         wanted = taken(model)
         exit_gradients.plain(scene, open_cache(folder, tokens=weighted, **how).lesson(range(TEXTS)))

@@ -38,7 +38,7 @@ from offramp.optimise.gradients import SCOPES, Measured, Scene
 from offramp.optimise.journal import Journal, Watch
 from offramp.optimise.place import Keeper, Place, standard_error
 from offramp.optimise.saved_state import Checkpoint, SavedState
-from offramp.optimise.state_cache import WALKED, CacheWarning, Frozen, open_cache, remove_caches
+from offramp.optimise.state_cache import WALKED, CacheWarning, Frozen, Room, open_cache, remove_caches
 from offramp.optimise.stopping import Stop
 from offramp.optimise.strategies import Phase, plan
 from offramp.optimise.trackers import trackers
@@ -180,15 +180,21 @@ class Loop:
         self.journal.start(updates, self.place.update - self.place.begun)
         try:
             with ExitStack() as stack:
-                if phase.frozen:
+                if phase.frozen and self._goes_on(settings):
                     self._open_states(phase, stack)
                 stack.enter_context(self.stop)
-                while self.place.epoch < settings.epochs and not self._tired(settings):
+                while self._goes_on(settings):
                     if self.place.batch == 0:
                         epoch_state = self.shuffler.get_state()
                     self.shuffler.set_state(epoch_state)
                     self._epoch(phase, update, updates, per_epoch, epoch_state, began)
-                    self._validate(phase)
+                    try:
+                        given = self._predict(phase)
+                    except Interrupted:
+                        if processes.count() == 1:  # several are heard between updates only
+                            self._checkpoint(phase, update, epoch_state, began)
+                        raise
+                    self._validate(phase, given)
                     if self._due(settings):
                         self._checkpoint(phase, update, self.shuffler.get_state(), began)
                 if phase.frozen and self.folder and not self.config.stage2.keep_cache:
@@ -237,13 +243,15 @@ class Loop:
         """What the exits will read of a backbone that stands still."""
         self.model.train(False)
         home = self.folder or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="offramp-")))
-        # Every process has a cache of its own.
-        budget = self.config.stage2.cache_gb * 1e9 / processes.count()
+        # Every process has a cache of its own, and all of them have one, or none.
+        many = processes.count()
+        budget = self.config.stage2.cache_gb * 1e9 / many
         begun, opened = self.place.states, []
         for number, tokens in enumerate((self.train, self.validation)):
             # States that were walked stay so, though there may be room by now: stored ones are rounded.
             allowed = 0.0 if begun and begun[number] == WALKED else budget
-            how = self.accelerator.autocast, allowed, self.journal.states
+            room = Room(allowed, many, processes.all_say if many > 1 else bool)
+            how = self.accelerator.autocast, room, self.journal.states
             opened.append(open_cache(home, self.model, tokens, phase.exits, *how))
             budget -= opened[-1].bytes
         self.lessons, self.exam = opened
@@ -257,9 +265,11 @@ class Loop:
                 stacklevel=2,
             )
 
-    def _tired(self, settings: OptimiseConfig) -> bool:
+    def _goes_on(self, settings: OptimiseConfig) -> bool:
+        """Whether this phase has another epoch."""
         waiting = min(keeper.waiting for keeper in self.place.keepers.values())
-        return bool(settings.patience) and waiting >= settings.patience
+        tired = bool(settings.patience) and waiting >= settings.patience
+        return self.place.epoch < settings.epochs and not tired
 
     def _epoch(
         self, phase: Phase, update: Update, updates: int, per_epoch: int, epoch_state: Tensor, began: float
@@ -370,10 +380,11 @@ class Loop:
 
     # --- validation and checkpoints
 
-    def _validate(self, phase: Phase) -> None:
+    def _validate(self, phase: Phase, answered: dict[int, list[Any]]) -> None:
+        """Score what the exits answered, keep what is the best so far, and close the epoch."""
         truth = self.validation.labels_or_raise()
         place, epoch = self.place, self.place.epoch + 1
-        found = {str(depth): self.score(truth, given) for depth, given in self._predict(phase).items()}
+        found = {str(depth): self.score(truth, given) for depth, given in answered.items()}
         mean = sum(found.values()) / len(found)
         kept = []
         for name, keeper in place.keepers.items():
@@ -466,7 +477,7 @@ class Loop:
         return tensors
 
     def _restore(self, checkpoint: Checkpoint, update: Update) -> Tensor:
-        base = self.saved.read_base() if self.place.phase and self.saved else {}
+        base = self.saved.read_base().part("model/") if self.place.phase and self.saved else {}
         if processes.count() > 1:
             base = processes.of_first(base)
         self.model.load_state_dict({**base, **checkpoint.part("model/")})
@@ -477,12 +488,7 @@ class Loop:
                 for name, t in checkpoint.part(f"optimizer/{index}/").items()
             }
         tensors = checkpoint.tensors
-        began = sum(name.startswith("random/torch") for name in tensors)
-        if began != processes.count():
-            raise TrainingError(
-                f"A resumed run should have as many processes as it began with. It began with {began}, found "
-                f"{processes.count()}."
-            )
+        checkpoint.check_processes(processes.count())
         mine = f"-{processes.rank()}" if processes.rank() else ""
         torch.set_rng_state(tensors[f"random/torch{mine}"])
         if torch.cuda.is_available() and f"random/cuda{mine}" in tensors:

@@ -129,6 +129,11 @@ def largest(value: int, device: torch.device) -> int:
     return int(found)
 
 
+def all_say(yes: bool) -> bool:
+    """Whether all processes say so."""
+    return all(everybodys(yes))
+
+
 def everybodys(value: _T) -> list[_T]:
     """What each process has, in the order of their numbers."""
     found: list[Any] = [None] * count()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 from offramp.config import Config, to_mapping
 from offramp.disk import replace_file
 from offramp.errors import ConfigError, DataError, ModelError
+from offramp.optimise import processes
 from offramp.optimise.loop import Result
 from offramp.optimise.saved_state import SavedState
 from offramp.sealed import sealed, unsealed
@@ -22,6 +24,10 @@ _RESULT = "result.json"
 _SECOND = "stage2."
 BAD_BATCH = "bad-batch.jsonl"
 """The texts whose loss, or whose gradient, was no number."""
+
+
+class AnewWarning(UserWarning):
+    """A second stage is trained again, with other settings."""
 
 
 WITHOUT_EFFECT = (
@@ -54,20 +60,10 @@ def claim(folder: Path, config: Config, data: str, resume: bool) -> None:
     """
     file = folder / _RUN
     if resume and file.exists():
-        before = _read(file, ("config", "data"))
-        changed = sorted(_changes(before["config"], to_mapping(config)))
-        other = [name for name in changed if name not in WITHOUT_EFFECT]
-        if not (config.optimise.strategy == "two-stage" and all(name.startswith(_SECOND) for name in other)) and other:
-            raise ConfigError(
-                f"A resumed run should have the settings it began with. Changed: {', '.join(other)}. "
-                "Use the same settings, or train anew into another folder."
-            )
-        if before["data"] != data:
-            raise DataError(
-                "A resumed run should have the texts it began with. The data changed: train anew into another folder."
-            )
+        changed = _changed(folder, config, data)
         if not changed:
             return
+        other = [name for name in changed if name not in WITHOUT_EFFECT]
         if other:
             _second_stage_anew(folder, other)
     try:
@@ -77,16 +73,47 @@ def claim(folder: Path, config: Config, data: str, resume: bool) -> None:
         raise ModelError(f"The folder for the model should be writable. Found `{folder.parent}`: {error}.") from error
 
 
-def _second_stage_anew(folder: Path, changed: Sequence[str]) -> None:
-    """Go back to where the first stage ended. A kill before the new settings are written leaves the old run, there."""
-    saved, done = SavedState(folder), folder / _RESULT
-    if done.is_file() and saved.base() is None:
+def begins_anew(folder: Path, config: Config, data: str) -> bool:
+    """Whether to resume this run is to begin its second stage anew. What cannot be resumed is refused."""
+    return any(name not in WITHOUT_EFFECT for name in _changed(folder, config, data))
+
+
+def _changed(folder: Path, config: Config, data: str) -> list[str]:
+    """The settings that a resumed run has otherwise; a run that would be another one is refused."""
+    before = _read(folder / _RUN, ("config", "data"))
+    # A setting that is newer than the run was at its default.
+    changed = sorted(_changes(_over(to_mapping(Config()), before["config"]), to_mapping(config)))
+    other = [name for name in changed if name not in WITHOUT_EFFECT]
+    second = config.optimise.strategy == "two-stage" and all(name.startswith(_SECOND) for name in other)
+    if other and not second:
         raise ConfigError(
-            f"A finished run should have the settings it had. Changed: {', '.join(changed)}. A second stage begins "
+            f"A resumed run should have the settings it began with. Changed: {', '.join(other)}. "
+            "Use the same settings, or train anew into another folder."
+        )
+    if before["data"] != data:
+        raise DataError(
+            "A resumed run should have the texts it began with. The data changed: train anew into another folder."
+        )
+    if other and (folder / _RESULT).is_file() and SavedState(folder).base() is None:
+        raise ConfigError(
+            f"A finished run should have the settings it had. Changed: {', '.join(other)}. A second stage begins "
             "anew where `stage2.keep_cache` has kept what it began from: train anew, into another folder."
         )
+    return changed
+
+
+def _second_stage_anew(folder: Path, changed: Sequence[str]) -> None:
+    """Go back to where the first stage ended. A kill before the new settings are written leaves the old run, there."""
+    saved = SavedState(folder)
+    if saved.base() is not None:
+        saved.read_base().check_processes(processes.count())
+        warnings.warn(
+            f"The second stage begins anew with other settings ({', '.join(changed)}); the first is kept.",
+            AnewWarning,
+            stacklevel=2,
+        )
     saved.back_to_base()
-    done.unlink(missing_ok=True)
+    (folder / _RESULT).unlink(missing_ok=True)
 
 
 def finish(folder: Path, result: Result) -> None:
@@ -119,6 +146,12 @@ def _read(file: Path, names: Iterable[str]) -> dict[str, Any]:
 
 def _write(file: Path, facts: Mapping[str, Any]) -> None:
     replace_file(file, sealed(facts))
+
+
+def _over(defaults: Mapping[str, Any], told: Mapping[str, Any]) -> dict[str, Any]:
+    """What is told, and the defaults of what is not."""
+    both = {key: _over(defaults[key], told[key]) for key in defaults if isinstance(told.get(key), Mapping)}
+    return {**defaults, **told, **both}
 
 
 def _changes(before: Mapping[str, Any], after: Mapping[str, Any], prefix: str = "") -> Iterable[str]:

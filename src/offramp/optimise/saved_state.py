@@ -34,6 +34,14 @@ class Checkpoint(NamedTuple):
         """The tensors whose names begin so, without that beginning."""
         return {name.removeprefix(prefix): t for name, t in self.tensors.items() if name.startswith(prefix)}
 
+    def check_processes(self, found: int) -> None:
+        """Refuse to go on with another number of processes: each has drawn its own numbers."""
+        began = sum(name.startswith("random/torch") for name in self.tensors)
+        if began != found:
+            raise TrainingError(
+                f"A resumed run should have as many processes as it began with. It began with {began}, found {found}."
+            )
+
 
 class SavedState:
     """The checkpoints in one folder; only the newest is kept, and the one that a later phase of the run started from,
@@ -118,12 +126,12 @@ class SavedState:
             raise damaged
         return None
 
-    def read_base(self) -> dict[str, Tensor]:
+    def read_base(self) -> Checkpoint:
         """What the phase of the newest checkpoint started from."""
         base = self.base()
         if base is None:
             raise ModelError(f"`{self.folder}` should hold what its phase started from. Remove it and train anew.")
-        return _load(base).part("model/")
+        return _load(base)
 
     def advice(self) -> str:
         """What to do after a stop."""

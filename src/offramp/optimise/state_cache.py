@@ -127,39 +127,56 @@ Autocast = Callable[[], AbstractContextManager[Any]]
 Tell = Callable[[int, int], None]
 
 
+@dataclass(frozen=True)
+class Room:
+    """How much of the disk the states of some texts may take."""
+
+    budget: float  # bytes
+    shares: int = 1  # processes that write as much to the same disk
+    agreed: Callable[[bool], bool] = bool  # whether what this process says of its room, all say of theirs
+
+    def on_disk(self, folder: Path) -> float:
+        """Bytes that may be written there, now."""
+        folder.mkdir(parents=True, exist_ok=True)
+        return max(0.0, min(self.budget, shutil.disk_usage(folder).free * 0.9 / self.shares))
+
+
 def open_cache(
     folder: Path,
     model: MultiExitModel,
     tokens: Tokens,
     depths: Sequence[int],
     autocast: Autocast,
-    budget: float,
+    room: Room,
     tell: Tell = lambda done, texts: None,
 ) -> Frozen:
-    """The states of these texts at these depths: from disk where `budget` bytes allow it, else walked anew.
+    """The states of these texts at these depths: from disk where there is room for them, else walked anew.
 
     While they are written down, `tell` hears of how many of the texts.
     """
     frozen = Frozen(model, tokens, depths, autocast)
     needed = _bytes(frozen)
-    if not budget or not needed:
+    if not needed:
         return frozen
     home = folder / f"states-{_key(frozen)}"
-    if not _whole(home):
-        folder.mkdir(parents=True, exist_ok=True)
-        for left in (home, *folder.glob(".states-*")):  # by a run that was killed
+    whole = needed <= room.budget and _whole(home)
+    if not whole:
+        for left in (home, *folder.glob(".states-*")):  # by a run that was killed, or that was allowed more
             shutil.rmtree(left, ignore_errors=True)
-        room = max(0.0, min(budget, shutil.disk_usage(folder).free * 0.9))
-        if needed > room:
-            warnings.warn(
-                f"The frozen states would take {needed / 1e9:.1f} GB, and {room / 1e9:.1f} GB may be used: they are "
-                "computed again in each epoch, for all exits at once. Raise stage2.cache_gb or make room.",
-                CacheWarning,
-                stacklevel=2,
-            )
-            return frozen
-        if not _write(home, frozen, torch.float16, tell):
-            _write(home, frozen, torch.bfloat16, tell)  # coarser, and as far-reaching as float32
+    if not room.budget:
+        return frozen
+    free = needed if whole else room.on_disk(folder)
+    if not room.agreed(needed <= free):
+        shutil.rmtree(home, ignore_errors=True)
+        warnings.warn(
+            f"The frozen states would take {needed / 1e9:.1f} GB, and {free / 1e9:.1f} GB may be used: they are "
+            "computed again in each epoch, for all exits at once. Raise stage2.cache_gb or make room.",
+            CacheWarning,
+            stacklevel=2,
+        )
+        return frozen
+    if not whole and not _write(home, frozen, torch.float16, tell):
+        _write(home, frozen, torch.bfloat16, tell)  # coarser, and as far-reaching as float32
     return Cached(model, tokens, depths, autocast, home)
 
 
