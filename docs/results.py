@@ -30,7 +30,10 @@ where a study does not say otherwise.
 This page is rendered from the JSON files in `results/`, one for each run, by `python -m docs render`.
 `offramp study run NAME` makes what is missing of a study, with as many threads for each run as those that are there
 had; on the same machine a result that is deleted is made again to the same bits, times apart. `--scale paper` has the
-papers' own backbones and sizes."""
+papers' own backbones and sizes.
+
+In the tables bold is the highest mean of a column, whether or not by more than chance. Where ours are of other tasks or
+values than the paper's, its numbers stand in a table of their own."""
 CLAIMS = """## What is claimed, and what shows here
 
 Every claim, of the papers or in a study of our own, is held against our runs in pairs that share task and seed;
@@ -41,11 +44,13 @@ Holm's correction for the claims of its study. *Clearly*: after a correction for
 which some would show by luck. *Does not show* is no proof that there is nothing: the interval, by Student's t, tells
 how large a difference may still be for other seeds on these tasks and these scored texts; other texts or other tasks
 are not in it. *Not learnt* names the tasks on which the answers of neither have to do with the texts: their Matthews
-correlation, 0 for any answer without a look, is not above 0 by more than a standard deviation. Their pairs count like
-the others, and can hardly show a difference. *Too few pairs to tell*: even if all of them lay on one
+correlation at the last exit, 0 for any answer without a look, is not above 0 by more than a standard deviation. Their
+pairs count like the others, and can hardly show a difference. *Too few pairs to tell*: even if all of them lay on one
 side, that could be chance. A claim that nothing is lost is *contradicted*, or not; one that no more than a standard
 deviation is lost *holds* on every task, or names those on which it does not. For a trend the numbers are points per
-step along the values, or along the depths. The p here is corrected for the claims of a study; that beside the rows of a
+step along the values, or along the depths; where it is asked how much the values matter, they are the difference of how
+far the scores of the two reach. What a study asks besides its paper has the study's name in the first column, and is
+counted with our own. The p here is corrected for the claims of a study; that beside the rows of a
 table further down, for those rows."""
 
 

@@ -162,6 +162,25 @@ def test_the_values_of_a_seed_are_one_pair(tmp_path: Path) -> None:
     assert found.shown.comparisons["scl"].pairs == 3
 
 
+def test_how_much_the_values_matter_is_how_far_the_scores_of_each_reach(tmp_path: Path) -> None:
+    def gain(run: Run, _: int) -> float:
+        return {8: 0.0, 16: 4.0 + run.seed, 64: -1.0}[int(run.value or 0)]
+
+    found = one(shown(tmp_path, [claim(measure="range")], gain, values=(8, 16, 64)))
+    assert found.numbers == pytest.approx([5.0 + seed for seed in range(6)])  # CE's reach over no points
+    assert found.words == "shows"
+    assert found.row().cells[2].shown.startswith("+7.5 (")
+
+
+def test_what_a_study_of_a_paper_asks_besides_is_our_own(tmp_path: Path) -> None:
+    found = judged([shown(tmp_path, [claim(), claim(says="So it is", own=True)], unequal, seeds=8)])
+    assert [each.row().label for each in found] == ["ACL Table 9", "tiny"]
+    assert tally(found) == (
+        "Of 1 claims of the papers, by what our runs say of them: shows 1. "
+        "Of 1 claims of our own, by what our runs say of them: shows 1."
+    )
+
+
 def test_another_measure_is_how_many_batches_conflict(tmp_path: Path) -> None:
     conflicts = one(shown(tmp_path, [claim(measure="conflicts")], unequal))
     assert conflicts.numbers == pytest.approx([2.0, 2.1, 2.2, 2.3, 2.4, 2.5])

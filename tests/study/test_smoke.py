@@ -8,6 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 import torch
+from tests.study.tiny import CE, write_study
 
 from offramp.data.tasks import TASKS
 from offramp.optimise.coherence import check
@@ -74,3 +75,17 @@ def test_a_study_runs_at_the_scale_smoke(name: str, tmp_path: Path) -> None:
     assert len(shown.results) == ended.runs
     assert all(grid.markdown() and grid.html() for grid in tables(shown))
     ElementTree.fromstring(picture(shown).svg())
+
+
+@pytest.mark.parametrize("name", [name for name, task in TASKS.items() if task.chinese and name != "cmnli"])
+def test_real_chinese_texts_are_learnt_from_with_a_tokenizer_made_of_them(
+    name: str, tmp_path: Path, real_data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OFFRAMP_DATA", str(real_data))
+    few = {"data.cap": max(24, 2 * len(TASKS[name].labels)), "data.max_length": 24, "optimise.epochs": 1}
+    smoke = {"tasks": [name], "data": "real", "test_cap": max(24, len(TASKS[name].labels)), "set": few}
+    found = study.load_study(str(write_study(tmp_path / "studies", smoke=smoke, ce=CE)))
+    assert study.run(found, "smoke", tmp_path / "results", threads=1).made == 1
+    (result,) = study.results(found, "smoke", tmp_path / "results")
+    metrics = result.record["metrics"]
+    assert (metrics["n_train"] + metrics["n_validation"], metrics["n_test"]) == (few["data.cap"], smoke["test_cap"])

@@ -87,6 +87,31 @@ def test_the_papers_number_stands_beside_ours_and_the_best_is_marked(tmp_path: P
     assert (row.cells[0].paper, row.cells[0].best) == ("paper 92.1 ± 0.5", True)
 
 
+def test_what_the_paper_prints_of_other_tasks_and_methods_stands_in_a_table_of_its_own(tmp_path: Path) -> None:
+    printed = [
+        {"variant": "scl", "task": "sst2", "score": 92.1},
+        {"variant": "scl", "task": "rte", "score": 66.2, "deviation": 0.8},
+        {"variant": "acl", "task": "sst2", "score": 92.7},
+    ]
+    acl = {"recipe": "acl", "label": "ACL", "only": ["paper"]}
+    found = shown(tmp_path, study={"paper_scores": printed}, ce=CE, scl=SCL, acl=acl)
+    assert tables(found)[1].head == ("", "rte", "sst2")
+    assert cells(found, 1) == {"ACL": ["–", "92.7"], "CE + SCL": ["66.2 ± 0.8", "–"]}
+    assert "in brackets" in as_markdown(found)
+    other = shown(tmp_path / "other", study={"paper_scores": printed[1:2]})
+    assert cells(other, 1) == {"CE + SCL": ["66.2 ± 0.8"]}
+    assert "in brackets" not in as_markdown(other)
+
+
+def test_a_row_of_several_scores_has_no_mark_of_a_test_in_one_of_them(tmp_path: Path) -> None:
+    several = {"metric": ["minor_f1", "major_f1"]}
+    found = shown(tmp_path, study=several, smoke={"seeds": 6})
+    for each in found.of_variant("scl"):
+        each.record["metrics"]["minor_f1"] += 0.1 + 0.01 * each.run.seed
+    assert list(cells(found, 0)) == ["CE", "CE + SCL"]
+    assert list(cells(found, 1)) == ["CE + SCL ▲"]
+
+
 def test_several_tasks_have_a_mean_only_where_all_are_there(tmp_path: Path) -> None:
     found = shown(tmp_path, 1, smoke={"tasks": ["rte", "sst2"]})
     assert tables(found)[0].head == ("", "rte (accuracy)", "sst2 (accuracy)", "mean")
@@ -165,6 +190,15 @@ def test_costs_are_compared_on_the_tasks_that_all_models_run_on(tmp_path: Path) 
     assert [row.cells[-1].shown for row in table.rows] == ["4.00", "2.00"]
 
 
+def test_costs_are_those_of_equal_tasks_while_runs_are_missing(tmp_path: Path) -> None:
+    found = shown(tmp_path, 1, smoke={"tasks": ["rte", "sst2"], "seeds": 2}, ce=CE, scl=SCL)
+    for each in found.results:
+        if each.run.task == "rte":
+            each.record["cost"]["flops"]["4"] *= 3  # longer texts
+    assert [len(found.of_variant(name)) for name in ("ce", "scl")] == [4, 3]
+    assert [found.gigaflops(name) for name in ("ce", "scl")] == [8.0, 8.0]
+
+
 def test_layers_are_columns_and_a_model_of_one_exit_has_one_number(tmp_path: Path) -> None:
     found = shown(tmp_path, study={"view": "layers"}, ce=CE, acl={"recipe": "acl", "label": "ACL", "order": 2})
     assert cells(found) == {"CE": ["–", "–", "–", "60.0", "–"], "ACL": ["25.0", "35.0", "45.0", "55.0", "40.0"]}
@@ -234,6 +268,7 @@ def test_several_scores_of_one_run_are_columns(tmp_path: Path) -> None:
     printed = [{"variant": "ce", "task": "sst2", "metric": "major_f1", "score": 71.8}]
     found = shown(tmp_path, study={"metric": ["minor_f1", "major_f1"], "paper_scores": printed})
     table, comparison = tables(found)
+    assert all(row.mark == "" for row in table.rows)
     assert comparison.head[0] == "F1 of the rarest label, against CE"
     assert table.head == ("", "sst2 (F1 of the rarest label)", "sst2 (F1 of the most frequent label)", "mean")
     assert [(cell.shown, cell.paper) for cell in table.rows[0].cells] == [

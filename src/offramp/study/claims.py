@@ -1,7 +1,8 @@
 """What is claimed, by the papers mostly, held against our results: whether it shows here, and how sure that is.
 
 A claim is about two variants. Every task and seed gives a difference of runs that share them, the mean over the values
-of a sweep; for a claim about a trend it gives the slope of the differences along the values, in points per step. The
+of a sweep; for a claim about a trend it gives the slope of the differences along the values, in points per step, and
+for one about how much the values matter the difference of how far the scores of the two reach over them. The
 paired Wilcoxon test asks whether these numbers lie on one side of nothing, and Student's t gives an interval for their
 mean. A claim that one stays `within` a deviation of the other is no test: it holds on every task, or it does not.
 A task that neither variant learns hardly tells the two apart: it is named, and its pairs count like the others.
@@ -42,6 +43,11 @@ class Verdict:
     found: Comparison  # corrected for the claims of its study
     apart: tuple[str, ...] = ()  # tasks that a claim of nearness does not hold on
     among_all: float | None = None  # p after the correction for all claims that are told together
+
+    @property
+    def of_paper(self) -> bool:
+        """Whether a paper says so."""
+        return bool(self.shown.study.paper) and not self.claim.own
 
     @property
     def clear(self) -> bool:
@@ -109,7 +115,7 @@ class Verdict:
     def row(self, among_others: bool = False) -> Row:
         """For the table, of one study or of several."""
         study = self.shown.study
-        place = f"{study.paper} {study.place}".strip() or study.name
+        place = f"{study.paper} {study.place}" if self.of_paper else study.name
         between = "" if self.interval is None else f" ({self.interval[0]:+.1f} to {self.interval[1]:+.1f})"
         pairs = _counted(self.draws) + ("" if self.whole else "; not all made")
         cells = [self.claim.says, self.told, self.points + between, pairs, _p(self.found.corrected)]
@@ -142,8 +148,8 @@ def claims_table(studies: Sequence[Shown]) -> Grid | None:
 
 def tally(verdicts: Sequence[Verdict]) -> str:
     """How many claims show and how many do not, in a sentence for those of the papers and one for our own."""
-    ours = [each for each in verdicts if not each.shown.study.paper]
-    theirs = [each for each in verdicts if each.shown.study.paper]
+    ours = [each for each in verdicts if not each.of_paper]
+    theirs = [each for each in verdicts if each.of_paper]
     told = (("of the papers", theirs), ("of our own", ours))
     return " ".join(_counts(whose, mine) for whose, mine in told if mine)
 
@@ -218,6 +224,9 @@ def _p(chance: float | None) -> str:
 def _numbers(shown: Shown, claim: Claim) -> dict[Draw, float]:
     """Of every task and seed: the difference in points, or the slope in points per step."""
     first, second = (_measured(shown, claim, name) for name in (claim.first, claim.second))
+    if claim.measure == "range":
+        swept = sweeps(place for place in first if place in second).items()
+        return {draw: _range(first, sweep) - _range(second, sweep) for draw, sweep in swept if len(sweep) > 1}
     if claim.holds not in ("rising", "falling"):
         return differences(first, second)
     both = sweeps(place for place in first if place in second)
@@ -227,6 +236,12 @@ def _numbers(shown: Shown, claim: Claim) -> dict[Draw, float]:
     ours, theirs = (_by_exit(shown, name) for name in (claim.first, claim.second))
     slopes = {draw: [_along_depths(ours[place], theirs[place]) for place in sweep] for draw, sweep in both.items()}
     return {draw: mean(known) for draw, found in slopes.items() if (known := [s for s in found if s is not None])}
+
+
+def _range(scores: Mapping[Shared, float], sweep: Sequence[Shared]) -> float:
+    """How far the scores of a sweep reach."""
+    mine = [scores[place] for place in sweep]
+    return max(mine) - min(mine)
 
 
 def _along_depths(ours: Mapping[int, float], theirs: Mapping[int, float]) -> float | None:

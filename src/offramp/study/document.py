@@ -39,7 +39,7 @@ def _claims(shown: Shown) -> list[Grid]:
 def sentence(shown: Shown) -> str:
     """What the study asks and how it was measured."""
     study = shown.study
-    printed = " The paper's own number in brackets." if study.paper_scores else ""
+    printed = " The paper's own number in brackets." if any(map(shown.has_cell, study.paper_scores)) else ""
     exits = {"mean": " Mean over all exits.", "half": " Exit at half depth."}.get(str(study.exit), "")
     return (
         f"{study.title} Scale {shown.scale}, {shown.state()}; scores in percent, mean and standard deviation."

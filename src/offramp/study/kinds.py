@@ -28,7 +28,7 @@ HOLDS = {
     "falling": "the first loses on the second so",
 }
 ALONG = ("values", "depths")
-MEASURES = ("score", "conflicts", "near")
+MEASURES = ("score", "range", "conflicts", "near")
 DATA = ("real", "drawn")
 PROBES = ("scl", "acl", "infonce")
 DRAWN = "drawn"
@@ -160,9 +160,10 @@ class Claim:
     second: str
     holds: str = "above"
     along: str = "values"  # where it rises or falls
-    measure: str = "score"  # conflicts, near: percent of batches, of texts
+    measure: str = "score"  # range: of the scores over the values; conflicts, near: percent of batches, of texts
     exit: str | int = ""  # empty: as the study shows
     metric: str = ""  # where the study shows several
+    own: bool = False  # what a study of a paper's table asks besides, and the paper does not say
 
 
 @dataclass(frozen=True)

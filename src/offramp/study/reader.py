@@ -35,6 +35,10 @@ class Reader:
         """A whole number."""
         return int(self._get(key, int, "a whole number", default))
 
+    def flag(self, key: str) -> bool:
+        """Whether something is so; it is not where nothing is said."""
+        return bool(self._get(key, bool, "true or false", False))
+
     def number(self, key: str) -> float:
         """A number."""
         return float(self._get(key, (int, float), "a number", None))
@@ -104,7 +108,7 @@ class Reader:
         found = self.tree.get(key, default)
         if found is None:
             raise ConfigError(f"{self.file} should have `{key}`. Found none.")
-        if not isinstance(found, kind) or isinstance(found, bool):
+        if not isinstance(found, kind) or (isinstance(found, bool) and kind is not bool):
             raise ConfigError(f"`{key}` in {self.file} should be {words}. Found {found!r}.")
         return found
 

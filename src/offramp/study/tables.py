@@ -7,9 +7,9 @@ from typing import Any
 
 from offramp.report.grid import NOTHING, Cell, Grid, Row, with_best
 from offramp.report.significance import Spread
-from offramp.study.kinds import Variant
+from offramp.study.kinds import PaperScore, Variant
 from offramp.study.results import Found
-from offramp.study.views import Column, Shown, near, written
+from offramp.study.views import LABELS, Column, Shown, near, written
 
 ALWAYS = "always the same label"
 
@@ -20,7 +20,8 @@ def tables(shown: Shown, geometry: bool = False) -> list[Grid]:
         return [geometry_table(shown)]
     view = shown.study.view
     found = TABLES[view](shown) if view in TABLES else score_tables(shown)
-    return [*found, *([comparison_table(shown)] if shown.comparisons else [])]
+    elsewhere = paper_table(shown)
+    return [*found, *([elsewhere] if elsewhere else []), *([comparison_table(shown)] if shown.comparisons else [])]
 
 
 def score_tables(shown: Shown) -> list[Grid]:
@@ -119,6 +120,30 @@ def comparison_table(shown: Shown) -> Grid:
     return Grid("", head, tuple(rows), (f"▲ significantly above, ▼ below; pairs share task and seed{over}.",))
 
 
+def paper_table(shown: Shown) -> Grid | None:
+    """What the paper prints of tasks, values and methods that have no cell of ours at this scale."""
+    left = [each for each in shown.study.paper_scores if not shown.has_cell(each)]
+    if not left:
+        return None
+    columns = list(dict.fromkeys(Column(each.task, each.value, each.metric) for each in left))
+    rows = []
+    for variant in shown.study.variants:
+        mine = {Column(each.task, each.value, each.metric): each for each in left if each.variant == variant.name}
+        cells = tuple(Cell(_printed(mine[column]) if column in mine else NOTHING) for column in columns)
+        rows += [Row(variant.label, cells)] * bool(mine)
+    heads = [" ".join(str(part) for part in (c.task, _value(c), LABELS.get(c.metric)) if part) for c in columns]
+    return Grid("The paper's own, where ours are of other tasks, values or methods", ("", *heads), tuple(rows))
+
+
+def _printed(score: PaperScore) -> str:
+    """A number of the paper."""
+    return f"{score.score:g}" + ("" if score.deviation is None else f" ± {score.deviation:g}")
+
+
+def _value(column: Column) -> str:
+    return "" if column.value is None else written(column.value)
+
+
 TABLES: dict[str, Callable[[Shown], list[Grid]]] = {
     "scores": score_tables,
     "curve": score_tables,
@@ -144,7 +169,9 @@ def _scores(
             cells.append(Cell(f"{sum(whole) / len(whole):.1f}" if len(whole) == len(columns) else NOTHING))
         if costed:
             cells.append(Cell(NOTHING if cost is None else f"{cost:.2f}"))
-        rows.append(Row(variant.label, tuple(cells), _mark(shown, variant.name, [column.task for column in columns])))
+        # Where there are several scores, only the first is tested.
+        tested = [] if len(shown.study.columns) > 1 else [column.task for column in columns]
+        rows.append(Row(variant.label, tuple(cells), _mark(shown, variant.name, tested)))
     best = with_best(rows, [list(column) for column in zip(*numbers, strict=True)])
     whose = "" if shown.common == shown.tasks else f" ({', '.join(shown.common)})"
     last = ["mean"] * (len(columns) > 1) + [f"GFLOPs per text{whose}"] * costed
@@ -162,9 +189,7 @@ def _always(shown: Shown, columns: Sequence[Column], before: int = 0, after: int
 
 def _cell(shown: Shown, variant: str, column: Column) -> Cell:
     printed = shown.study.printed(variant, *column)
-    deviation = "" if printed is None or printed.deviation is None else f" ± {printed.deviation:g}"
-    paper = "" if printed is None else f"paper {printed.score:g}{deviation}"
-    return Cell.of(shown.spread(variant, column), paper)
+    return Cell.of(shown.spread(variant, column), "" if printed is None else f"paper {_printed(printed)}")
 
 
 def _mark(shown: Shown, variant: str, tasks: Collection[str]) -> str:

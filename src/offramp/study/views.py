@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from statistics import fmean
 from typing import NamedTuple
 
 from offramp.report.metrics import NAMES
 from offramp.report.significance import Comparison, Spread, against
-from offramp.study.kinds import Study, Value, Variant
+from offramp.study.kinds import PaperScore, Study, Value, Variant
 from offramp.study.pairs import Shared, differences, shared
 from offramp.study.plan import Run, plan
 from offramp.study.results import Found, found
@@ -89,11 +90,32 @@ class Shown:
         of_variant = [{run.task for run in self.runs if run.variant == variant.name} for variant in self.variants]
         return [task for task in self.tasks if all(task in own for own in of_variant)] or self.tasks
 
+    def has_cell(self, printed: PaperScore) -> bool:
+        """Whether there is a cell that a number of the paper stands in."""
+        places = {(run.variant, run.task, run.value) for run in self.runs}
+        shown = printed.metric in (self.study.columns or ("",))
+        return shown and (printed.variant, printed.task, printed.value) in places
+
     def gigaflops(self, variant: str) -> float | None:
-        """What a text of the common tasks costs at that exit, mean over the runs; None where nothing is there."""
-        mine = [each for each in self.of_variant(variant) if each.run.task in self.common]
-        costs = [each.record["cost"]["flops"][str(self.depth(each))] for each in mine]
-        return sum(costs) / len(costs) / 1e9 if costs else None
+        """What a text costs at that exit: mean over the tasks and values that every variant with a result has some of,
+        each of which counts alike; None where nothing is there.
+        """
+        costs = self._costs[variant]
+        known = [mine for mine in self._costs.values() if mine]
+        both = [place for place in costs if all(place in mine for mine in known)]
+        return fmean(fmean(costs[place]) for place in both) / 1e9 if both else None
+
+    @cached_property
+    def _costs(self) -> dict[str, dict[tuple[str, Value | None], list[float]]]:
+        """Of every variant, what the runs of each common task and value cost."""
+        found: dict[str, dict[tuple[str, Value | None], list[float]]] = {}
+        for variant in self.variants:
+            mine = found.setdefault(variant.name, {})
+            for each in self.of_variant(variant.name):
+                if each.run.task in self.common:
+                    cost = each.record["cost"]["flops"][str(self.depth(each))]
+                    mine.setdefault((each.run.task, each.run.value), []).append(float(cost))
+        return found
 
     def spread(self, variant: str, column: Column) -> Spread | None:
         """Mean and deviation over the seeds; None where nothing is there."""
