@@ -1,8 +1,8 @@
 """An update of the second stage with the exits read in the way it reads them, over the other way.
 
 There are two: all exits mapped over their stacked parameters, or one exit after the other in a Python loop. Both have
-the same cached states, the same objective and the same optimizer's step behind them; they alternate, batch by batch.
-What is timed is what differs: the exits' forward pass, their losses and the backward pass.
+the same cached states and the same objective; they alternate, batch by batch, and take turns in beginning. What is
+timed is what differs: the exits' forward pass, their losses and the backward pass.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from offramp.types import ExitOutput
 
 TEXTS, BATCHES, ROUNDS = 1920, (16, 64), 3
 WAYS = ("one after the other", "all together")
-KINDS = ("linear", "match", "mha", "residual")
+KINDS = ("linear", "match", "mha", "residual", "fusion", "leam", "lsan")
 
 Reads = Callable[[MultiExitModel, Lesson], dict[int, ExitOutput]]
 
@@ -57,7 +57,8 @@ def _of_kind(kind: str) -> list[Ratio]:
             rows = length_buckets(data.lengths, size, torch.Generator().manual_seed(0))
             many = len(rows) // ROUNDS
             rounds = [_round(model, objective, lessons.lesson, rows[n * many : (n + 1) * many]) for n in range(ROUNDS)]
-            other, own = WAYS[::-1] if cast(Exit, model.exits[0]).one_vector_alone else WAYS
+            apart_from = cast(Exit, model.exits[0]).apart_from
+            other, own = WAYS[::-1] if apart_from and size >= apart_from else WAYS
             rounds = [1 / found for found in rounds] if own == WAYS[0] else rounds
             what = f"five `{kind}` exits {other} over {own}, batch {size}"
             found.append(Ratio(what, rounds, 1.0, at_least=True))
@@ -71,7 +72,7 @@ def _round(
     spent = {_one_by_one: 0.0, _together: 0.0}
     for number, rows in enumerate([batches[0], *batches]):
         given = lesson(rows)
-        for reads in spent:
+        for reads in list(spent)[:: 1 if number % 2 else -1]:
             seconds = _update(model, objective, given, reads)
             spent[reads] += seconds if number else 0.0
     return spent[_one_by_one] / spent[_together]

@@ -26,7 +26,10 @@ class Exit(nn.Module):
 
     window: int = 0  # tokens of a window of a long text; 0: texts have one
     reads: str = FIRST  # what stands for a text, in an exit that classifies one vector of it
-    one_vector_alone: ClassVar[bool] = False  # whether it is such an exit
+    apart_from: ClassVar[int] = 0
+    """Texts in a batch from which, on a CPU, several exits of the kind are read faster one after the other than
+    together, as `python -m benchmarks exits` measures it; 0: always together.
+    """
 
     def one_vector(self, states: Tensor, mask: Tensor) -> Tensor:
         """What stands for each text, (B, T, H) and (B, T) to (B, H)."""

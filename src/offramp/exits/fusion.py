@@ -26,6 +26,8 @@ from offramp.types import ExitOutput
 class FusionExit(Exit):
     """Label attention, projection, cosine to the label embeddings."""
 
+    apart_from = 32
+
     def __init__(self, hidden: int, classes: int, window: int, temperature: float, dropout: float) -> None:
         super().__init__()
         self.temperature = temperature

@@ -25,6 +25,8 @@ from offramp.types import ExitOutput
 class LeamExit(Exit):
     """Label attention, linear."""
 
+    apart_from = 32
+
     def __init__(self, hidden: int, classes: int, window: int, dropout: float) -> None:
         super().__init__()
         self.labels = LabelEmbeddings(classes, hidden)

@@ -25,7 +25,7 @@ from offramp.types import ExitOutput
 class LinearExit(Exit):
     """First token or mean, pooler where the family has one, linear."""
 
-    one_vector_alone = True
+    apart_from = 1
 
     def __init__(
         self, hidden: int, classes: int, dropout: float, activation: str | None, projection: str = OWN

@@ -25,7 +25,7 @@ from offramp.types import ExitOutput
 class MatchExit(Exit):
     """First token or mean, projection, cosine to the label embeddings."""
 
-    one_vector_alone = True
+    apart_from = 1
 
     def __init__(self, hidden: int, classes: int, temperature: float, dropout: float, projection: str = OWN) -> None:
         super().__init__()

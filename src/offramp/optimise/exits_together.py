@@ -2,8 +2,9 @@
 
 Exits below the last are small, and a Python loop over them spends its time between the operations. Their parameters are
 stacked and the exit is mapped over the stack; a dropout mask is drawn once and serves all of them, each of which learns
-apart from the others. An exit that classifies one vector of a text has so few operations that to stack its parameters
-takes longer, on a processor that begins an operation at once: there they are read one after the other.
+apart from the others. On a CPU, which begins an operation at once, that does not pay for every kind of exit: one that
+classifies one vector of a text has so few operations that to stack its parameters takes longer, and the convolutions of
+label attention are faster apart in larger batches. There they are read one after the other.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from offramp.types import ExitOutput, States
 def read_below(model: MultiExitModel, states: dict[int, States], depths: Sequence[int]) -> dict[int, ExitOutput]:
     """What the exits at these depths say of the states at their depths, in the way that is the faster one."""
     mould, seen = cast(Exit, model.exits[depths[0] - 1]), states[depths[0]]
-    if mould.one_vector_alone and seen.words is None and seen.output.device.type == "cpu":
+    worth = mould.apart_from and len(seen.mask) >= mould.apart_from
+    if worth and seen.words is None and seen.output.device.type == "cpu":
         return {depth: model.read(depth, states[depth]) for depth in depths}
     return read_together(model, states, depths)
 
