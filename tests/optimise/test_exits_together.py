@@ -62,7 +62,7 @@ def test_a_dropout_mask_serves_all_exits_and_changes_with_the_batch(
     assert (first[1].representation == 0).any()
 
 
-APART = {7: ("linear", "match"), 32: ("linear", "match", "fusion", "leam")}
+APART = {7: ("linear", "match", "fusion"), 32: ("linear", "match", "fusion", "leam")}
 """Texts in a batch to the kinds that are read one after the other."""
 
 

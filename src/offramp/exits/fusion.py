@@ -26,7 +26,7 @@ from offramp.types import ExitOutput
 class FusionExit(Exit):
     """Label attention, projection, cosine to the label embeddings."""
 
-    apart_from = 32
+    apart_from = 1
 
     def __init__(self, hidden: int, classes: int, window: int, temperature: float, dropout: float) -> None:
         super().__init__()

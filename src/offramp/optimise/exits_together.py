@@ -4,7 +4,7 @@ Exits below the last are small, and a Python loop over them spends its time betw
 stacked and the exit is mapped over the stack; a dropout mask is drawn once and serves all of them, each of which learns
 apart from the others. On a CPU, which begins an operation at once, that does not pay for every kind of exit: one that
 classifies one vector of a text has so few operations that to stack its parameters takes longer, and the convolutions of
-label attention are faster apart in larger batches. There they are read one after the other.
+label attention are faster apart, at the latest in larger batches. There they are read one after the other.
 """
 
 from __future__ import annotations
