@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,15 @@ from offramp.optimise.saved_state import SavedState
 from offramp.optimise.stopping import SIGNALS, Stop
 from offramp.optimise.strategies import Phase
 from offramp.types import EpochRecord, StepRecord
+
+
+@pytest.fixture(autouse=True)
+def heard() -> Iterator[None]:
+    """Signals as a terminal leaves them: a shell that starts something in the background has it ignore Ctrl-C."""
+    before = {number: signal.signal(number, signal.default_int_handler) for number in SIGNALS}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 class Caller(Watch):
