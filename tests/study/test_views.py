@@ -98,6 +98,12 @@ def test_what_the_paper_prints_of_other_tasks_and_methods_stands_in_a_table_of_i
     assert tables(found)[1].head == ("", "rte", "sst2")
     assert cells(found, 1) == {"ACL": ["–", "92.7"], "CE + SCL": ["66.2 ± 0.8", "–"]}
     assert "in brackets" in as_markdown(found)
+    less = {**SCL, "scales": {"smoke": {"tasks": ["sst2"]}}}
+    both = shown(
+        tmp_path / "both", study={"paper_scores": printed[:2]}, smoke={"tasks": ["rte", "sst2"]}, ce=CE, scl=less
+    )
+    assert [grid.title for grid in tables(both)] == ["", ""]  # the number stands beside the cell that is empty
+    assert "– (paper 66.2 ± 0.8)" in as_markdown(both)
     other = shown(tmp_path / "other", study={"paper_scores": printed[1:2]})
     assert cells(other, 1) == {"CE + SCL": ["66.2 ± 0.8"]}
     assert "in brackets" not in as_markdown(other)

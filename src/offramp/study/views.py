@@ -91,10 +91,9 @@ class Shown:
         return [task for task in self.tasks if all(task in own for own in of_variant)] or self.tasks
 
     def has_cell(self, printed: PaperScore) -> bool:
-        """Whether there is a cell that a number of the paper stands in."""
-        places = {(run.variant, run.task, run.value) for run in self.runs}
-        shown = printed.metric in (self.study.columns or ("",))
-        return shown and (printed.variant, printed.task, printed.value) in places
+        """Whether there is a cell that a number of the paper stands in, beside a number of ours or none."""
+        row = any(variant.name == printed.variant for variant in self.variants)
+        return row and Column(printed.task, printed.value, printed.metric) in self.columns
 
     def gigaflops(self, variant: str) -> float | None:
         """What a text costs at that exit: mean over the tasks and values that every variant with a result has some of,
