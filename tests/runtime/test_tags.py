@@ -122,9 +122,8 @@ def test_a_word_receives_the_logits_of_its_exit_and_leaves_where_its_score_says(
 @each
 @torch.no_grad()
 def test_a_word_alone_leaves_where_it_leaves_among_others(model_of: Make, tokens_for: Tokens, name: str) -> None:
-    model = deepcopy(
-        model_of("bert", "mha")
-    ).double()  # in single precision the width of a batch shows on some processors
+    # In single precision the width of a batch may move a logit by a little more than 1e-5, by the processor.
+    model = deepcopy(model_of("bert", "mha")).double()
     batch = marked(tokens_for(model, lengths=[3, 17, 9, 1], seed=5), 5)
     policy = rule(model, name, limit(model, batch, name, 0.6))
     found = decide(model, batch, policy)
@@ -132,7 +131,8 @@ def test_a_word_alone_leaves_where_it_leaves_among_others(model_of: Make, tokens
     for number, (row, place) in enumerate(words_of(batch).nonzero().tolist()):
         single = decide(model, alone(batch, row, place), policy)
         assert single.depth.item() == found.depth[number].item()
-        torch.testing.assert_close(single.logits[0], found.logits[number], **CLOSE)
+        # Only what is told is rounded.
+        torch.testing.assert_close(single.logits[0], found.logits[number], rtol=0.0, atol=1e-6)
 
 
 @each
