@@ -34,7 +34,16 @@ from offramp.optimise import processes
 from offramp.optimise.coherence import check
 from offramp.optimise.journal import Watch
 from offramp.optimise.loop import Loop, Result
-from offramp.optimise.run_folder import BAD_BATCH, begins_anew, claim, fingerprint, finish, finished, write_texts
+from offramp.optimise.run_folder import (
+    BAD_BATCH,
+    begins_anew,
+    claim,
+    fingerprint,
+    finish,
+    finished,
+    keeping,
+    write_texts,
+)
 from offramp.optimise.saved_state import SavedState
 from offramp.optimise.state_cache import remove_caches
 from offramp.optimise.static import Static, remove_stages
@@ -50,6 +59,7 @@ from offramp.preparation import (
     encode_sets,
     encode_tags,
     first_objective,
+    left_to,
     second_objective,
     tokenise,
 )
@@ -228,6 +238,8 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         watch: Watch | None = None,
     ) -> Result:
         """Fine-tune, in a folder that nobody else works in."""
+        if folder and resume and "stage2.keep_cache" not in _mapped(self.settings):
+            config = keeping(folder / "training", config)
         ended = None
         if folder and resume and checkpoint.is_model(folder):
             ended = self._resume_finished(folder, config, learn, held)
@@ -368,6 +380,11 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         truth = torch.tensor(self.truth(as_table(X, y, "texts", columns(self.config_.data)["separator"])))
         right = alike(answers_of(self._run(self._tokenise(X)).logits, self.sets_), truth)
         return float(np.average(right.numpy(), weights=sample_weight))
+
+    def left_to_score(self, data: Table) -> Table:
+        """The texts that the protocol of the training leaves to be scored."""
+        self._check_fitted()
+        return left_to(self.labels_, data, self.config_)
 
     def decide(self, X: Any) -> list[Answered]:
         """Label, probability and depth of each text; of sets of labels, all labels that it is given.

@@ -23,16 +23,17 @@ def mount(folder: Path, options: str) -> bool:
 
 
 @pytest.fixture
-def disk(tmp_path: Path) -> Iterator[Path]:
-    """A disk of a little over one checkpoint."""
+def disk(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
+    """A disk of so many kilobytes."""
     folder = tmp_path / "disk"
-    if not mount(folder, "size=2200k"):
+    if not mount(folder, f"size={request.param}k"):
         pytest.skip("a small disk cannot be mounted here: that takes the rights of root")
     yield folder
     subprocess.run(["umount", str(folder)], check=True)
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("disk", [2200], indirect=True)  # a little over one checkpoint
 def test_a_run_on_a_disk_that_fills_up_goes_on_when_there_is_room(disk: Path, tmp_path: Path) -> None:
     small, runs = Small(tmp_path / "small"), Runs(tmp_path)
     given = {"recipe": "acl-multi-exit", "settings": small.settings["two-stage"], "backbone": str(small.backbone)}
@@ -52,3 +53,23 @@ def test_a_run_on_a_disk_that_fills_up_goes_on_when_there_is_room(disk: Path, tm
         runs.close()
     weights = [(place / "model.safetensors").read_bytes() for place in (tmp_path / "whole", disk / "out")]
     assert weights[0] == weights[1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("disk", [12_000], indirect=True)  # the states fit, but not with two checkpoints beside them
+def test_states_leave_room_for_the_checkpoints_of_their_stage(disk: Path, tmp_path: Path) -> None:
+    small, runs = Small(tmp_path / "small"), Runs(tmp_path)
+    settings = ["exits.size=64", "optimise.epochs=1", "optimise.checkpoint_steps=10"]
+    settings += ["stage2.epochs=2", "stage2.least_updates=0"]
+    header, *rows = small.data.read_text().splitlines()
+    openings = [row.partition(",")[0] for row in rows]
+    many = [f"{openings[number // 40 % 40]} {rows[number % 40]}" for number in range(1500)]
+    small.data.write_text("\n".join([header, *many]))
+    try:
+        ended = runs.fit(
+            disk / "out", small.data, recipe="acl-multi-exit", settings=settings, backbone=str(small.backbone)
+        )
+    finally:
+        runs.close()
+    assert ended.code == 0, ended.output
+    assert "To have them stored, make room on the disk." in ended.output

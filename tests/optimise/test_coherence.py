@@ -11,7 +11,7 @@ import torch
 
 from offramp.errors import ConfigError, MissingExtra
 from offramp.objectives import OBJECTIVES, objective
-from offramp.optimise.coherence import ONE_TERM, check, check_width
+from offramp.optimise.coherence import ONE_TERM, SharpTargets, check, check_width
 from offramp.types import ExitOutput
 
 
@@ -139,7 +139,7 @@ def test_settings_that_cannot_go_together_are_refused(
         {"objective__name": "scl", "objective__class_weights": "balanced", "objective__label_smoothing": 0.1},
         {"objective__name": "icl", "objective__label_smoothing": 0.1},  # nor this one's
         {"objective__name": "ce", "exits__kind": "lsan"},
-        {"objective__name": "distill", "optimise__strategy": "joint"},
+        {"objective__name": "distill", "optimise__strategy": "joint", "objective__temperature": 2.0},
         {"compress__method": "layerdrop", "alignment__scope": "exact", "optimise__contrast_batch": 64},
         {"compress__method": "heads", "compress__teacher": "folder", "alignment__scope": "exit"},
         {"compress__method": "distil", "objective__name": "scl"},
@@ -148,6 +148,23 @@ def test_settings_that_cannot_go_together_are_refused(
 )
 def test_settings_that_can_go_together_are_not_refused(configure: Callable[..., Any], settings: dict[str, Any]) -> None:
     check(configure(**settings))
+
+
+@pytest.mark.parametrize(
+    ("settings", "field"),
+    [
+        ({"objective__name": "distill", "optimise__strategy": "joint"}, "objective"),
+        ({"stage2__objective": "distill", "optimise__strategy": "two-stage"}, "stage2"),
+    ],
+)
+def test_soft_targets_at_the_temperature_of_a_contrast_are_warned_of(
+    configure: Callable[..., Any], settings: dict[str, Any], field: str
+) -> None:
+    key = f"{field}__temperature"
+    with pytest.warns(SharpTargets, match=rf"`{field}\.temperature` is 0\.1: .* weigh 0\.01 here\..* set it to 2"):
+        check(configure(**settings, **{key: 0.1}))
+    check(configure(**settings, **{key: 1.0}))
+    check(configure(**{**settings, "optimise__strategy": "joint", "objective__name": "ce"}, **{key: 0.1}))
 
 
 def test_heads_that_do_not_divide_the_width_are_refused(configure: Callable[..., Any]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import shutil
+import signal
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,7 +16,7 @@ import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from torch import Tensor
 
-from offramp.errors import TrainingError
+from offramp.errors import Interrupted, TrainingError
 from offramp.exits.model import MultiExitModel
 from offramp.objectives import objective
 from offramp.optimise.journal import Watch
@@ -494,6 +495,45 @@ def test_what_stops_a_second_stage_names_the_settings_of_that_stage_and_that_the
     finite_checkpoint(tmp_path / "nan", 6, "base")
     with pytest.raises(TrainingError, match=r"Lower stage2\.batch_size, and start anew\. Nothing was saved\.$"):
         make_loop(watch=Diary(at=7, then=lambda: torch.empty(2**60)), **STAGED).run()
+
+
+class AtStates(Watch):
+    """Does something when the first states have been written down."""
+
+    def __init__(self, then: Callable[[], object]) -> None:
+        self.then = then
+
+    def states(self, done: int, texts: int) -> None:
+        self.then()
+
+
+def test_memory_that_runs_out_while_states_are_written_down_is_not_blamed_on_the_batch(
+    make_loop: Callable[..., Loop], tmp_path: Path
+) -> None:
+    greedy = AtStates(lambda: torch.empty(2**60))
+    with pytest.raises(TrainingError, match=r"Memory ran out: .*base-6`: mend the cause and add --resume\.$") as told:
+        make_loop(tmp_path, watch=greedy, **STAGED).run()
+    assert "batch_size" not in str(told.value)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_who_asks_to_stop_while_states_are_written_down_is_heard_and_the_run_can_go_on(
+    make_loop: Callable[..., Loop], tmp_path: Path, number: signal.Signals
+) -> None:
+    settings = {**STAGED, "train": 100}
+    before = [signal.signal(each, signal.default_int_handler) for each in (signal.SIGINT, signal.SIGTERM)]
+    try:
+        with pytest.raises(Interrupted) as told:
+            make_loop(tmp_path, watch=AtStates(lambda: signal.raise_signal(number)), **settings).run()
+    finally:
+        for each, handler in zip((signal.SIGINT, signal.SIGTERM), before, strict=True):
+            signal.signal(each, handler)
+    assert told.value.signal == number
+    assert not [*tmp_path.glob("states-*"), *tmp_path.glob(".states-*")]
+    resumed, whole = make_loop(tmp_path, **settings), make_loop(**settings)
+    resumed.run(resume=True)
+    whole.run()
+    assert same(resumed.model.state_dict(), whole.model.state_dict())
 
 
 def test_who_watches_hears_how_many_texts_have_their_states_written_down(

@@ -305,7 +305,9 @@ def test_a_finished_run_that_kept_its_states_trains_its_second_stage_anew(
     first = files(out)
     ended = fit(out, SECOND, settings=kept)
     assert (ended.code, files(out)) == (0, first)
-    anew = [*SETTINGS[SECOND], *OTHERS]  # and this time nothing is kept
+    ended = fit(out, SECOND)  # which says nothing of what is to be kept
+    assert (ended.code, files(out)) == (0, first)
+    anew = [*SETTINGS[SECOND], *OTHERS, "stage2.keep_cache=false"]
     ended = fit(out, SECOND, settings=anew, kill_when=lambda: updates(out) >= 8)
     assert ended.code == KILLED, ended.output
     ended = fit(out, SECOND, settings=anew)
@@ -321,7 +323,7 @@ def test_a_finished_run_that_kept_its_states_trains_its_second_stage_anew(
 def test_a_kill_while_the_other_second_stage_is_saved_does_not_leave_the_first_one_as_its_result(
     fit: Callable[..., Any], other: Path, tmp_path: Path
 ) -> None:
-    out, anew = tmp_path / "out", [*SETTINGS[SECOND], *OTHERS]
+    out, anew = tmp_path / "out", [*SETTINGS[SECOND], *OTHERS, "stage2.keep_cache=false"]
     assert fit(out, SECOND, settings=[*SETTINGS[SECOND], "stage2.keep_cache=true"]).code == 0
     saving = ("open .saving-*/offramp.toml", "os.rename .saving-*/model.safetensors", "os.rename .offramp.json")
     for moment in ("os.rename training/.result.json", *saving):

@@ -383,7 +383,7 @@ def test_a_budget_is_kept_to_the_byte(model: MultiExitModel, tokens: Tokens, tmp
     if not missing:
         assert opened(tmp_path, model, tokens, budget=wanted).bytes == wanted
         return
-    with pytest.warns(CacheWarning, match=r"Raise stage2\.cache_gb or make room"):
+    with pytest.warns(CacheWarning, match=r"the texts would take [\d.]+ kB, and .* stored, raise stage2\.cache_gb\."):
         found = opened(tmp_path, model, tokens, budget=wanted - 1)
     assert_walks_anew(found, model, tokens, tmp_path)
 
@@ -398,7 +398,7 @@ def test_a_disk_without_room_is_told(
     model: MultiExitModel, tokens: Tokens, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda _: Disk(PLENTY, 0, needed(model, tokens)))  # with nothing to spare
-    with pytest.warns(CacheWarning, match=r"would take .* GB, and .* GB may be used"):
+    with pytest.warns(CacheWarning, match=r"would take [\d.]+ kB, and [\d.]+ kB may be used: .* make room on the"):
         found = opened(tmp_path, model, tokens)
     assert_walks_anew(found, model, tokens, tmp_path)
 
@@ -421,6 +421,16 @@ def test_the_room_of_a_disk_is_divided_among_the_processes(
         found = opened(tmp_path, model, tokens, shares=2)
     assert_walks_anew(found, model, tokens, tmp_path)
     assert isinstance(opened(tmp_path, model, tokens), Cached)
+
+
+def test_what_a_run_writes_beside_its_states_has_room_too(
+    model: MultiExitModel, tokens: Tokens, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: Disk(PLENTY, 0, 1.5 * needed(model, tokens)))
+    with pytest.warns(CacheWarning, match=r"make room on the disk"):
+        found = opened(tmp_path, model, tokens, spare=needed(model, tokens))
+    assert_walks_anew(found, model, tokens, tmp_path)
+    assert isinstance(opened(tmp_path, model, tokens, spare=needed(model, tokens) // 4), Cached)
 
 
 @pytest.mark.parametrize("there", [False, True])

@@ -12,7 +12,7 @@ import torch
 from offramp.errors import ConfigError
 from offramp.exits.model import MultiExitModel
 from offramp.optimise.journal import Watch
-from offramp.optimise.loop import Loop
+from offramp.optimise.loop import Loop, TurnWarning
 from offramp.optimise.strategies import STRATEGIES, plan
 from offramp.types import EpochRecord, StepRecord
 
@@ -182,6 +182,29 @@ def test_the_last_exit_and_all_exits_take_turns(run: Callable[..., Any], unit: s
     _, diary = run("alternating", optimise__unit=unit, optimise__weight_decay=0.0)
     assert [len(moved - {"encoder"}) for moved in diary.moved] == turns
     assert all({"encoder", "exit-3"} <= moved for moved in diary.moved)
+
+
+def test_exits_that_have_not_had_their_turn_are_not_kept(make_loop: Callable[..., Loop]) -> None:
+    """The first epoch is the last exit's alone: the exits below are as they were drawn."""
+    alternating = {"optimise__strategy": "alternating", "optimise__unit": "epoch", "optimise__epochs": 3}
+    scores = iter([0.9, 0.9, 0.2, 0.2, 0.1, 0.1])
+    result = make_loop(score=lambda *_: next(scores), **alternating).run()
+    assert (result.best_epoch, result.score) == (2, 0.2)
+    once = {**alternating, "optimise__unit": "step", "optimise__epochs": 1, "optimise__batch_size": 24}
+    assert make_loop(**once).run().by_exit.keys() == {"1", "2"}  # two updates
+
+
+@pytest.mark.parametrize("weights", ["equal", "depth"])
+@pytest.mark.parametrize(("unit", "size"), [("epoch", 16), ("step", 48)])
+def test_exits_that_come_to_no_turn_are_told_of_and_do_not_count_as_trained(
+    make_loop: Callable[..., Loop], unit: str, size: int, weights: str
+) -> None:
+    once = {"optimise__strategy": "alternating", "optimise__epochs": 1, "optimise__depth_weights": weights}
+    loop = make_loop(**once, optimise__unit=unit, optimise__batch_size=size)
+    with pytest.warns(TurnWarning, match="1 of 2 exits take no turn before the run ends, .*: raise optimise.epochs"):
+        result = loop.run()
+    assert loop.model.config.trained_exits == [2]
+    assert result.by_exit.keys() == {"2"}
 
 
 def test_joint_training_sums_the_losses_and_depth_may_weigh_them(

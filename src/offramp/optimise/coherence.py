@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 from offramp.config import Config
 from offramp.data.sampling import check_balanced
 from offramp.errors import ConfigError
@@ -29,6 +31,10 @@ BY_WORD = ("linear", "mha", "residual")
 
 STAGED = ("two-stage", "grow")
 """Strategies with a second stage."""
+
+
+class SharpTargets(UserWarning):
+    """Soft targets that a temperature below 1 sharpens, and weighs next to nothing."""
 
 
 def without_cross_entropy(config: Config) -> str:
@@ -94,6 +100,7 @@ def check(config: Config) -> None:
     _check_labels(config)
     _check_compress(config)
     _check_grow(config)
+    _warn_of_sharp_targets(config)
     if config.data.windows > 1 and config.compress.method != "none":
         raise ConfigError(
             f"`data.windows` should be 1 with `compress.method` {config.compress.method}. Found {config.data.windows}."
@@ -119,6 +126,21 @@ def check(config: Config) -> None:
         check_balanced(config.data.per_class, size, field)
         if staged:
             check_balanced(config.data.per_class, config.stage2.batch_size, "stage2.batch_size")
+
+
+def _warn_of_sharp_targets(config: Config) -> None:
+    """Say that a temperature that suits a contrast is none for soft targets: they count with its square."""
+    asked = {"objective": (config.objective.name, config.objective.temperature)}
+    if config.optimise.strategy in STAGED:
+        asked["stage2"] = config.stage2.objective, config.stage2.temperature
+    for stage, (name, temperature) in asked.items():
+        if name == "distill" and temperature < 1.0:
+            warnings.warn(
+                f"`{stage}.temperature` is {temperature:g}: soft targets are softened from 1 on, and weigh "
+                f"{temperature**2:.2g} here. For the objective distill set it to 2, say.",
+                SharpTargets,
+                stacklevel=3,
+            )
 
 
 def _check_labels(config: Config) -> None:

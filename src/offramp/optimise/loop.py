@@ -53,6 +53,10 @@ Score = Callable[[Sequence[Any], Sequence[Any]], float]
 """Truth and prediction to the validation score: class numbers of texts or words, or rows of 0 and 1 of label sets."""
 
 
+class TurnWarning(UserWarning):
+    """Some exits of a strategy in turns have none."""
+
+
 @dataclass(frozen=True, slots=True)
 class Result:
     """How a run ended: the first phase, and every exit that was trained."""
@@ -110,7 +114,8 @@ class Loop:
         torch.manual_seed(self.config.optimise.seed)
         self.shuffler.manual_seed(self.config.optimise.seed + 1)
         self.model.to(self.accelerator.device)
-        phases = self.phases or plan(self.config.optimise.strategy, self.model, self.config.optimise)
+        planned = self.phases or plan(self.config.optimise.strategy, self.model, self.config.optimise)
+        phases = [self._with_turns(phase) for phase in planned]
         restored = self.saved.read() if resume and self.saved else None
         if processes.count() > 1:
             processes.begin_alike(self.model.state_dict().values())
@@ -157,6 +162,24 @@ class Loop:
         score = self.score(self.validation.labels_or_raise(), given)
         return {"score": score, "epoch": 0, "by_exit": {str(last): score}}
 
+    def _with_turns(self, phase: Phase) -> Phase:
+        """The phase with the exits that come to their turn; a warning tells of others."""
+        settings = self._settings(phase)
+        had = (
+            phase.in_play(settings.epochs, settings.epochs * self._update_count(settings))
+            if phase.turns
+            else phase.exits
+        )
+        if had == phase.exits:
+            return phase
+        warnings.warn(
+            f"{len(phase.exits) - len(had)} of {len(phase.exits)} exits take no turn before the run ends, and will not "
+            "be trained: raise optimise.epochs.",
+            TurnWarning,
+            stacklevel=2,
+        )
+        return replace(phase, exits=had, weights=tuple(phase.weight(depth) for depth in had) if phase.weights else ())
+
     # --- one phase
 
     def _phase(self, phase: Phase, restored: Checkpoint | None, began: float) -> None:
@@ -180,9 +203,13 @@ class Loop:
         self.journal.start(updates, self.place.update - self.place.begun)
         try:
             with ExitStack() as stack:
+                alone = processes.count() == 1  # several are heard between updates only
+                if alone:
+                    stack.enter_context(self.stop)
                 if phase.frozen and self._goes_on(settings):
                     self._open_states(phase, stack)
-                stack.enter_context(self.stop)
+                if not alone:
+                    stack.enter_context(self.stop)
                 while self._goes_on(settings):
                     if self.place.batch == 0:
                         epoch_state = self.shuffler.get_state()
@@ -191,7 +218,7 @@ class Loop:
                     try:
                         given = self._predict(phase)
                     except Interrupted:
-                        if processes.count() == 1:  # several are heard between updates only
+                        if alone:
                             self._checkpoint(phase, update, epoch_state, began)
                         raise
                     self._validate(phase, given)
@@ -207,6 +234,9 @@ class Loop:
             less = "optimise.batch_size and raise optimise.accumulation"
             less = "optimise.contrast_batch or optimise.batch_size" if settings.contrast_batch else less
             less = "stage2.batch_size" if phase.frozen else less
+            # While states are written down, no setting says how many texts walk the backbone together.
+            if phase.frozen and self.lessons is None:
+                raise TrainingError(f"Memory ran out: {error}. {self._advice()}") from error
             raise TrainingError(f"Memory ran out: {error}. {self._change(f'Lower {less}', phase)}") from error
         finally:
             self.lessons = self.exam = None
@@ -247,11 +277,12 @@ class Loop:
         many = processes.count()
         budget = self.config.stage2.cache_gb * 1e9 / many
         begun, opened = self.place.states, []
-        for number, tokens in enumerate((self.train, self.validation)):
+        told = (self.train, "the texts to learn from"), (self.validation, "the validation texts")
+        for number, (tokens, whose) in enumerate(told):
             # States that were walked stay so, though there may be room by now: stored ones are rounded.
             allowed = 0.0 if begun and begun[number] == WALKED else budget
-            room = Room(allowed, many, processes.all_say if many > 1 else bool)
-            how = self.accelerator.autocast, room, self.journal.states
+            room = Room(allowed, many, processes.all_say if many > 1 else bool, self._beside(phase))
+            how = self.accelerator.autocast, room, self._stored, whose
             opened.append(open_cache(home, self.model, tokens, phase.exits, *how))
             budget -= opened[-1].bytes
         self.lessons, self.exam = opened
@@ -264,6 +295,17 @@ class Loop:
                 CacheWarning,
                 stacklevel=2,
             )
+
+    def _stored(self, done: int, texts: int) -> None:
+        """Tell of states that are written down, and stop there where that was asked."""
+        self.journal.states(done, texts)
+        self.stop.check()
+
+    def _beside(self, phase: Phase) -> int:
+        """Bytes that are written while the states lie there: the newest checkpoint and the one before it."""
+        learnt = sum(parameter.nbytes for parameter in phase.trainable)
+        whole = sum(t.nbytes for t in self.model.state_dict().values()) if self.config.stage2.keep_cache else 0
+        return 2 * 4 * learnt + whole  # the weights, the best of them, two moments of each
 
     def _goes_on(self, settings: OptimiseConfig) -> bool:
         """Whether this phase has another epoch."""
@@ -387,7 +429,9 @@ class Loop:
         found = {str(depth): self.score(truth, given) for depth, given in answered.items()}
         mean = sum(found.values()) / len(found)
         kept = []
-        for name, keeper in place.keepers.items():
+        # Before each exit has had its turn, some are as they were drawn.
+        watching = place.keepers if phase.in_play(epoch, place.update - place.begun) == phase.exits else {}
+        for name, keeper in watching.items():
             score = mean if name == "all" else found[name]
             noise = math.inf if phase.newest else self._noise(max(score, keeper.top))
             kept.append(keeper.keeps(score, epoch, noise, found if name == "all" else {name: score}))

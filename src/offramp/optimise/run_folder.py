@@ -6,7 +6,7 @@ import hashlib
 import json
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +71,15 @@ def claim(folder: Path, config: Config, data: str, resume: bool) -> None:
         _write(file, {"config": to_mapping(config), "data": data})
     except OSError as error:
         raise ModelError(f"The folder for the model should be writable. Found `{folder.parent}`: {error}.") from error
+
+
+def keeping(folder: Path, config: Config) -> Config:
+    """The settings of a resumed run, which goes on keeping what it was begun to keep."""
+    file = folder / _RUN
+    begun = _read(file, ("config",))["config"] if file.exists() else {}
+    if not begun.get("stage2", {}).get("keep_cache"):
+        return config
+    return replace(config, stage2=replace(config.stage2, keep_cache=True))
 
 
 def begins_anew(folder: Path, config: Config, data: str) -> bool:

@@ -134,11 +134,13 @@ class Room:
     budget: float  # bytes
     shares: int = 1  # processes that write as much to the same disk
     agreed: Callable[[bool], bool] = bool  # whether what this process says of its room, all say of theirs
+    spare: int = 0  # bytes that the run will write beside the states
 
     def on_disk(self, folder: Path) -> float:
         """Bytes that may be written there, now."""
         folder.mkdir(parents=True, exist_ok=True)
-        return max(0.0, min(self.budget, shutil.disk_usage(folder).free * 0.9 / self.shares))
+        free = shutil.disk_usage(folder).free * 0.9 - self.spare
+        return max(0.0, min(self.budget, free / self.shares))
 
 
 def open_cache(
@@ -149,10 +151,11 @@ def open_cache(
     autocast: Autocast,
     room: Room,
     tell: Tell = lambda done, texts: None,
+    whose: str = "the texts",
 ) -> Frozen:
     """The states of these texts at these depths: from disk where there is room for them, else walked anew.
 
-    While they are written down, `tell` hears of how many of the texts.
+    While they are written down, `tell` hears of how many of the texts. A warning says `whose` they are.
     """
     frozen = Frozen(model, tokens, depths, autocast)
     needed = _bytes(frozen)
@@ -168,9 +171,10 @@ def open_cache(
     free = needed if whole else room.on_disk(folder)
     if not room.agreed(needed <= free):
         shutil.rmtree(home, ignore_errors=True)
+        less = "raise stage2.cache_gb" if room.budget < needed else "make room on the disk"
         warnings.warn(
-            f"The frozen states would take {needed / 1e9:.1f} GB, and {free / 1e9:.1f} GB may be used: they are "
-            "computed again in each epoch, for all exits at once. Raise stage2.cache_gb or make room.",
+            f"The frozen states of {whose} would take {_size(needed)}, and {_size(free)} may be used: they are "
+            f"computed again in each epoch, for all exits at once. To have them stored, {less}.",
             CacheWarning,
             stacklevel=2,
         )
@@ -185,6 +189,12 @@ def _bytes(frozen: Frozen) -> int:
     model, tokens = frozen.model, frozen.tokens
     states = 2 * int(tokens.offsets[-1]) * model.encoder.hidden_size * len(frozen.depths)
     return states + 4 * tokens.answers * (model.width(model.depth) + len(model.config.labels))
+
+
+def _size(count: float) -> str:
+    """So many bytes in the unit in which the number is short."""
+    unit, name = next((each for each in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")) if count >= each[0]), (1.0, "bytes"))
+    return f"{count / unit:.4g} {name}"
 
 
 def remove_caches(folder: Path) -> None:

@@ -45,6 +45,11 @@ class Phase:
         weights = weighing([self.weight(depth) for depth in exits]) if self.weights else ()
         return replace(self, exits=exits, weights=weights)
 
+    def in_play(self, epochs: int, updates: int) -> tuple[int, ...]:
+        """The exits that have been in play after so many epochs and updates."""
+        turns = self.turns[: epochs if self.unit == "epoch" else updates] or (self.exits,)
+        return tuple(depth for depth in self.exits if any(depth in turn for turn in turns))
+
     def weight(self, depth: int) -> float:
         """The weight of the loss at this depth."""
         return self.weights[self.exits.index(depth)] if self.weights else 1.0
