@@ -6,7 +6,8 @@ from functools import cache
 from pathlib import Path
 
 from offramp.study.claims import claims_table, judged, tally
-from offramp.study.document import as_markdown, headline
+from offramp.study.digest import digest
+from offramp.study.document import as_markdown
 from offramp.study.kinds import SCALES
 from offramp.study.pictures import picture
 from offramp.study.runner import load_study, plan, studies
@@ -34,7 +35,11 @@ papers' own backbones and sizes.
 
 In the tables bold is the highest mean of a column, whether or not by more than chance. Where ours are of other tasks or
 values than the paper's, its numbers stand in a table of their own."""
-CLAIMS = """## What is claimed, and what shows here
+FOUND = """## What shows of the papers here, and what does not
+
+In brackets: the table or figure, the difference in points, and where it is more than chance its p, corrected within its
+study. Above 0 a number speaks for the claim, below 0 against it; what the words mean stands below."""
+CLAIMS = """## Every claim, with its numbers
 
 Every claim, of the papers or in a study of our own, is held against our runs in pairs that share task and seed;
 where a study goes through several values, a pair has the mean of their differences, for they share most of their
@@ -46,7 +51,8 @@ how large a difference may still be for other seeds on these tasks and these sco
 are not in it. *Not learnt* names the tasks on which the answers of neither have to do with the texts: their Matthews
 correlation at the last exit, 0 for any answer without a look, is not above 0 by more than a standard deviation. Their
 pairs count like the others, and can hardly show a difference. *Too few pairs to tell*: even if all of them lay on one
-side, that could be chance. A claim that nothing is lost is *contradicted*, or not; one that no more than a standard
+side, that could be chance. Numbers above 0 speak for a claim, those below 0 against it. A claim that nothing is lost is
+*contradicted*, or not, which is no support where the interval is wide; one that no more than a standard
 deviation is lost *holds* on every task, or names those on which it does not. For a trend the numbers are points per
 step along the values, or along the depths; where it is asked how much the values matter, they are the difference of how
 far the scores of the two reach. What a study asks besides its paper has the study's name in the first column, and is
@@ -65,7 +71,9 @@ def measured() -> tuple[Shown, ...]:
 def document() -> str:
     """The whole page."""
     claimed = claims_table(measured())
-    parts = [HEAD, *([CLAIMS, tally(judged(measured())), claimed.markdown()] if claimed else [])]
+    verdicts = judged(measured())
+    told = [FOUND, tally(verdicts), digest(verdicts), CLAIMS] if claimed else []
+    parts = [HEAD, *told, *([claimed.markdown()] if claimed else [])]
     for shown in measured():
         name = shown.study.name
         parts.append(f"{as_markdown(shown, claims=False).rstrip()}\n\n![{name}]({_place(name)})")
@@ -97,16 +105,11 @@ def figures() -> dict[str, str]:
 
 
 def summary() -> str:
-    """What shows of the papers' claims, and a row per study."""
+    """What shows of the papers' claims."""
     if not measured():
         return "Not measured yet."
     verdicts = judged(measured())
-    rows = []
-    for shown in measured():
-        name, mine = shown.study.name, [each for each in verdicts if each.shown is shown]
-        rows.append(f"| [`{name}`](docs/results.md#{name}) | {shown.study.about} | {headline(shown, mine)} |")
-    table = "\n".join(["| study | asks | found, in points |", "| --- | --- | --- |", *rows])
-    parts = [tally(verdicts), table, _waiting()]
+    parts = [tally(verdicts), digest(verdicts, "docs/results.md"), _waiting()]
     return "\n\n".join(part for part in parts if part)
 
 

@@ -73,6 +73,13 @@ def test_a_figure_names_all_that_it_draws(name: str) -> None:
     assert set(words(PICTURES[name]())) >= NAMED[name]
 
 
+def test_values_far_apart_stand_on_the_axis_as_they_are() -> None:
+    values = (0.005, 0.01, 0.5, 1.0)
+    drawn = curves("a", [Panel("rte", {"CE": [Point(value, 50.0) for value in values]})], "weight", "score")
+    assert {"0.005", "0.01", "0.5", "1"} <= set(words(drawn))
+    assert not any("$" in word for word in words(drawn))
+
+
 @pytest.mark.parametrize("name", PICTURES)
 def test_the_same_data_give_the_same_bytes(name: str) -> None:
     assert PICTURES[name]().svg() == PICTURES[name]().svg()

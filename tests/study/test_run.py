@@ -124,7 +124,9 @@ def test_a_result_that_was_made_with_another_default_is_made_again(finished: Mad
 def test_a_damaged_result_and_one_with_other_settings_are_made_again(finished: Made) -> None:
     file = finished.file("ce--sst2--s0")
     before = timeless(file)
-    for broken in (file.read_text("utf-8")[:100], json.dumps({**json.loads(file.read_text("utf-8")), "key": "other"})):
+    told = json.loads(file.read_text("utf-8"))
+    less = {key: value for key, value in told.items() if key != "metrics"}
+    for broken in (file.read_text("utf-8")[:100], *map(json.dumps, ({**told, "key": "other"}, less))):
         file.write_text(broken, "utf-8")
         assert finished.again()[0].made == 1
         assert timeless(file) == before
@@ -187,8 +189,10 @@ def test_only_and_limit_make_a_part(tmp_path: Path) -> None:
     assert (ended.runs, ended.made, names(results)) == (1, 1, ["tiny/smoke/scl--rte--s1.json"])
     ended = study.run(found, "smoke", results, threads=1, only="ce", limit=1)
     assert (ended.runs, ended.made, ended.left) == (4, 1, 3)
-    with pytest.raises(ConfigError, match="No run of tiny is named `cee`"):
+    with pytest.raises(ConfigError, match=r"`cee` is not a known variant of tiny\. Did you mean 'ce'"):
         study.run(found, "smoke", results, only="cee")
+    with pytest.raises(ConfigError, match=r"`2` is not a known seed of tiny\. Known: 0, 1\."):
+        study.run(found, "smoke", results, only="ce/*/2")
     with pytest.raises(ConfigError, match="VARIANT/TASK/SEED"):
         study.run(found, "smoke", results, only="ce/rte/0/1")
 

@@ -69,8 +69,21 @@ class Comparison:
         if not self.enough:
             return f"too few pairs for a test ({self.unequal} that differ, it takes {self.needed})"
         chance = self.corrected if self.corrected is not None else self.p
-        shown = "p < 0.001" if chance is not None and chance < 0.001 else f"p = {chance:.3f}"
+        told = "–" if chance is None else written_p(chance)
+        shown = f"p {told}" if told.startswith("<") else f"p = {told}"
         return shown if self.significant else f"no difference shown ({shown})"
+
+
+def written_p(chance: float) -> str:
+    """A p-value for people, with as many digits as tell on which side of `LEVEL` it lies.
+
+    >>> written_p(0.00012), written_p(0.04999), written_p(0.0502), written_p(0.2)
+    ('< 0.001', '0.04999', '0.0502', '0.200')
+    """
+    if chance < 0.001:
+        return "< 0.001"
+    digits = next(n for n in range(3, 17) if chance == LEVEL or float(f"{chance:.{n}f}") != LEVEL)
+    return f"{chance:.{digits}f}"
 
 
 def least_pairs(beside: Collection[float] = ()) -> int:

@@ -157,6 +157,9 @@ def _panel(axes: Axes, panel: Panel, styles: Mapping[str, tuple[str, str]], xlab
         marks.whole_ticks(axes, int(max(places)))
     elif places and 0 < 20 * min(places) <= max(places):
         axes.set_xscale("log")
+        # The ticks of a logarithmic axis are formulas, which are not drawn here.
+        axes.set_xticks(sorted(set(places)), [f"{place:g}" for place in sorted(set(places))])
+        axes.minorticks_off()
 
 
 def _sunk(panel: Panel) -> str | None:

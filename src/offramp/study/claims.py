@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from statistics import mean, stdev
 
 from offramp.report.grid import NOTHING, Cell, Grid, Row
-from offramp.report.significance import LEVEL, Comparison, Spread, compare, holm, together
+from offramp.report.significance import LEVEL, Comparison, Spread, compare, holm, together, written_p
 from offramp.study.kinds import Claim
 from offramp.study.learnt import unlearnt
 from offramp.study.pairs import Draw, Shared, differences, shared, sweeps
@@ -38,7 +38,7 @@ class Verdict:
 
     shown: Shown
     claim: Claim
-    numbers: tuple[float, ...]  # differences in points, or slopes in points per step
+    numbers: tuple[float, ...]  # differences in points, or slopes in points per step; above 0 where the claim says so
     draws: tuple[Draw, ...]  # task and seed of each
     found: Comparison  # corrected for the claims of its study
     apart: tuple[str, ...] = ()  # tasks that a claim of nearness does not hold on
@@ -67,8 +67,7 @@ class Verdict:
             return f"contradicted{clearly}" if wrong else "not contradicted"
         if not self.found.significant:
             return "does not show"
-        up = self.claim.holds in ("above", "rising")
-        return f"shows{clearly}" if (self.found.side > 0) == up else f"the opposite shows{clearly}"
+        return f"shows{clearly}" if self.found.side > 0 else f"the opposite shows{clearly}"
 
     @property
     def _within(self) -> str:
@@ -218,11 +217,13 @@ def _counted(draws: Sequence[Draw]) -> str:
 
 
 def _p(chance: float | None) -> str:
-    return NOTHING if chance is None else "< 0.001" if chance < 0.001 else f"{chance:.3f}"
+    return NOTHING if chance is None else written_p(chance)
 
 
 def _numbers(shown: Shown, claim: Claim) -> dict[Draw, float]:
-    """Of every task and seed: the difference in points, or the slope in points per step."""
+    """Of every task and seed, above 0 on the side of the claim: the difference in points, or the slope per step."""
+    if claim.holds == "falling":
+        return {draw: -slope for draw, slope in _numbers(shown, replace(claim, holds="rising")).items()}
     first, second = (_measured(shown, claim, name) for name in (claim.first, claim.second))
     if claim.measure == "range":
         swept = sweeps(place for place in first if place in second).items()

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Sequence
-
 from offramp.errors import MissingExtra
 from offramp.report.grid import Grid, page
-from offramp.report.significance import Comparison
-from offramp.study.claims import Verdict, claims_table
+from offramp.study.claims import claims_table
 from offramp.study.pictures import picture
 from offramp.study.tables import tables
 from offramp.study.views import Shown
@@ -45,23 +41,3 @@ def sentence(shown: Shown) -> str:
         f"{study.title} Scale {shown.scale}, {shown.state()}; scores in percent, mean and standard deviation."
         f"{exits}{printed}"
     )
-
-
-def headline(shown: Shown, verdicts: Sequence[Verdict] = ()) -> str:
-    """What was found, in a line: of every claim, or else of every variant against the baseline."""
-    if verdicts:
-        return "; ".join(f"{each.claim.says}: {each.told}, {each.points}" for each in verdicts)
-    study, told = shown.study, defaultdict(list)
-    for name, each in shown.comparisons.items():
-        if each.pairs:
-            told[_side(each)].append(f"{study.variant(name).label} {each.difference:+.1f}")
-    if not told:
-        return f"{len(shown.results)} of {len(shown.runs)} runs"
-    sides = [f"{side}: {', '.join(names)}" for side, names in told.items()]
-    return f"{shown.versus()}, {'; '.join(sides)}"
-
-
-def _side(each: Comparison) -> str:
-    if not each.enough:
-        return "too few pairs to tell"
-    return "no difference shown" if not each.significant else "above" if each.side > 0 else "below"

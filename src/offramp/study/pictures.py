@@ -13,7 +13,7 @@ from offramp.report.significance import Spread
 from offramp.report.study_figures import Panel, Point, angle_histograms, curves, maps
 from offramp.study.kinds import Value, Variant
 from offramp.study.results import Found
-from offramp.study.views import Column, Shown, written
+from offramp.study.views import LABELS, Column, Shown, written
 
 MOMENTS = {"after": "after training", "training": "while training"}
 
@@ -115,7 +115,8 @@ def _maps(shown: Shown) -> dict[str, ExitMap]:
 
 def _title(shown: Shown, each: Found, variant: Variant) -> str:
     task = f", {each.run.task}" if len(shown.tasks) > 1 else ""
-    return f"{variant.label}{task}: {shown.score(each):.1f} %, exit {each.record['map']['depth']}"
+    metric = LABELS[each.run.metric]
+    return f"{variant.label}{task}: {metric} {shown.score(each):.1f} %, exit {each.record['map']['depth']}"
 
 
 def _map(record: Mapping[str, Any]) -> ExitMap:

@@ -14,6 +14,12 @@ from offramp.errors import DataError
 from offramp.study.plan import Run
 
 WORK = ".work"
+EVERY = {
+    "metrics": ("score", "metric", "by_exit", "layers"),
+    "geometry": ("alignment", "uniformity", "effective_rank"),
+    "cost": ("flops",),
+}
+"""The parts of every result, with what they hold at least."""
 
 
 @dataclass(frozen=True)
@@ -64,12 +70,21 @@ def _agree(told: Mapping[str, Any], config: Config) -> bool:
 
 
 def read(file: Path) -> dict[str, Any] | None:
-    """A result; None where there is none, or something else."""
+    """A result; None where there is none, or something else, or one that lacks what all results have."""
     try:
         record = json.loads(file.read_text("utf-8"))
     except (OSError, ValueError):
         return None
-    return record if isinstance(record, dict) else None
+    return record if isinstance(record, dict) and _has_all(record) else None
+
+
+def _has_all(record: Mapping[str, Any]) -> bool:
+    """Whether the tables would find what they read of every result."""
+    parts = [record.get(name) for name in EVERY]
+    return all(
+        isinstance(part, Mapping) and all(name in part for name in names)
+        for part, names in zip(parts, EVERY.values(), strict=True)
+    )
 
 
 class Shelf:

@@ -179,9 +179,12 @@ def _cost(classifier: Classifier, tokens: Tokens) -> dict[str, Any]:
 
 
 def _machine() -> dict[str, Any]:
-    """What the run ran on; the number of threads decides the order of sums, and with it the last bits."""
+    """What the run ran on; threads and the processor's instructions decide the order of sums, and with it the last
+    bits.
+    """
     return {
         "processor": platform.processor() or platform.machine(),
+        "instructions": torch.backends.cpu.get_cpu_capability(),
         "system": platform.system(),
         "python": platform.python_version(),
         "threads": torch.get_num_threads(),

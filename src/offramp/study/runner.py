@@ -15,12 +15,12 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from offramp.cluster.session import Cluster
-from offramp.errors import ConfigError, DataError, TrainingError, UserError
+from offramp.errors import ConfigError, DataError, TrainingError, UserError, unknown_name
 from offramp.study.files import load_study, studies
 from offramp.study.jobs import Outcome, perform_all
 from offramp.study.kinds import Study
 from offramp.study.plan import Run, plan
-from offramp.study.results import WORK, Found, Shelf, found, read, write
+from offramp.study.results import WORK, Found, Shelf, found, read, work_folder, write
 
 __all__ = ["Ended", "Found", "Run", "Study", "load_study", "plan", "results", "run", "studies"]
 
@@ -66,9 +66,10 @@ def run(
         raise ConfigError(
             f"`jobs` should be 1 or more, `threads` and `limit` 0 or more. Found {jobs}, {threads}, {limit}."
         )
-    asked = [each for each in plan(study, scale) if _matches(each, only)]
+    everything = plan(study, scale)
+    asked = [each for each in everything if _matches(each, only)]
     if not asked:
-        raise ConfigError(f"`--only` should name runs as VARIANT/TASK/SEED. No run of {study.name} is named `{only}`.")
+        raise _unknown(only, everything, study.name)
     there = {each.run.name for each in found(asked, folder)}
     missing = [each for each in asked if each.name not in there]
     say(f"{study.name} at the scale {scale}: {len(asked)} runs, {len(there)} there, {len(missing)} to make")
@@ -77,6 +78,8 @@ def run(
         if threads != _share(jobs):
             many = f"{threads} thread{'s' * (threads > 1)}"
             say(f"{many} for each run, as those that are there had; --threads says otherwise")
+    if missing:
+        work_folder(folder)  # a folder that cannot be written is told of before anything is trained
     missing, shared = _taken_over(missing, folder, say)
     first: dict[str, Run] = {}
     for each in missing:
@@ -130,7 +133,8 @@ def _told(outcome: Outcome, folder: Path) -> str:
     if record is None:
         raise UserError(f"`{folder / outcome.run.place}` should be there. Somebody has removed it.")
     metrics = record["metrics"]
-    return f"{outcome.run.name}  {metrics['metric']} {metrics['score']:.4f}  {outcome.seconds:.0f} s"
+    last = f"{metrics['metric']} {metrics['score']:.4f}" + " at the last exit" * (len(metrics["by_exit"]) > 1)
+    return f"{outcome.run.name}  {last}  {outcome.seconds:.0f} s"
 
 
 def _matches(each: Run, only: str) -> bool:
@@ -140,6 +144,15 @@ def _matches(each: Run, only: str) -> bool:
     return all(
         fnmatchcase(name, part) for name, part in zip((each.variant, each.task, str(each.seed)), parts, strict=False)
     )
+
+
+def _unknown(only: str, runs: list[Run], study: str) -> ConfigError:
+    """The error for a pattern that no run matches, with the names near to its first part that none has."""
+    known = {"variant": {r.variant for r in runs}, "task": {r.task for r in runs}, "seed": {str(r.seed) for r in runs}}
+    for part, (kind, names) in zip(only.split("/"), known.items(), strict=False):
+        if not any(fnmatchcase(name, part) for name in names):
+            return unknown_name(f"{kind} of {study}", part, names)
+    return ConfigError(f"`--only` should name runs as VARIANT/TASK/SEED. No run of {study} is named `{only}`.")
 
 
 def _threads_before(study: Study, scale: str, folder: Path) -> int:

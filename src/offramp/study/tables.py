@@ -49,7 +49,8 @@ def layer_tables(shown: Shown) -> list[Grid]:
         mine = [each for each in shown.results if each.run.task == task]
         depths = sorted({depth for each in mine for depth in each.by_exit})
         rows, numbers = [], []
-        for variant in shown.variants:
+        taking_part = {run.variant for run in shown.runs if run.task == task}
+        for variant in (each for each in shown.variants if each.name in taking_part):
             own = [each for each in mine if each.run.variant == variant.name]
             spreads = [_mean(100, [each.by_exit for each in own], depth) for depth in depths]
             means = [spread.mean for spread in spreads if spread is not None]
