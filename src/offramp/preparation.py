@@ -116,6 +116,19 @@ def scored(test: Table, train: Table, config: Config) -> Table:
     return test.keep(rows) if len(rows) < len(numbers) else test
 
 
+def left_to(model: Labels, texts: Table, config: Config) -> Table:
+    """The same for a trained model, whose labels are those in play."""
+    if not config.protocol.classes and config.protocol.split != "scl":
+        raise ConfigError(
+            "The protocol of the model's training should say which texts are scored: `protocol.split` scl or "
+            "`protocol.classes`. Found neither: leave `--protocol` out."
+        )
+    if config.protocol.classes:
+        mine = {str(name) for name in model.names}
+        texts = texts.keep([row for row, example in enumerate(texts.examples) if str(example.label) in mine])
+    return texts.keep(scl_split(encode(model, texts))[1]) if config.protocol.split == "scl" else texts
+
+
 def _validated(validation: Table, train: Table, config: Config) -> list[Example]:
     labels, numbers = _in_play(validation, train, config)
     rows = [row for row, number in enumerate(numbers) if number < len(labels)]

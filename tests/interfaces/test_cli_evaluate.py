@@ -16,6 +16,7 @@ from sklearn.metrics import f1_score, matthews_corrcoef
 
 from offramp import Classifier
 from offramp.data.sources import read
+from offramp.preparation import scored
 from offramp.runtime import sweep
 from offramp.types import Batch
 
@@ -132,7 +133,7 @@ def test_the_middle_exit_is_mapped_when_none_is_asked_for(
 def test_few_texts_are_mapped_only_when_asked_for(
     offramp: Run, model: Path, write_table: Run, toy: Run, tmp_path: Path, texts: int
 ) -> None:
-    data, page = write_table(tmp_path / "few.csv", list(zip(*toy(texts), strict=True))), tmp_path / "page.html"
+    data, page = write_table(tmp_path / "few.csv", list(zip(*toy(texts, seed=7), strict=True))), tmp_path / "page.html"
     assert offramp("evaluate", model, data, "--report", page).code == 0
     assert heading(page) == []
     ran = offramp("evaluate", model, data, "--report", page, "--map", 4)
@@ -257,3 +258,42 @@ def test_a_log_from_before_there_were_phases_gives_a_page(
     assert offramp("evaluate", older, tables / "test.csv", "--report", page).code == 0
     assert page.read_text("utf-8").count(">Training</h2>") == 1
     assert "Validation by epoch" in page.read_text("utf-8")
+
+
+# Texts that the model knows, and those that a protocol leaves.
+
+
+def test_texts_that_the_model_was_trained_on_are_counted(offramp: Run, model: Path, tables: Path) -> None:
+    ran = offramp("evaluate", model, tables / "train.csv")
+    told = "texts were seen in training, to learn from or to choose the epoch: they flatter."
+    assert ran.err == f"warning: 120 of 120 {told}\n"
+    assert offramp("evaluate", model, tables / "test.csv").err == ""
+
+
+def test_the_half_that_a_protocol_leaves_is_scored(
+    offramp: Run, quick: Callable[..., Classifier], write_table: Run, fresh: Run, tables: Path, tmp_path: Path
+) -> None:
+    validation, folder = write_table(tmp_path / "all.csv", list(zip(*fresh(40), strict=True))), tmp_path / "model"
+    classifier = quick({"protocol.split": "scl"})
+    train, whole = read(tables / "train.csv"), read(validation)
+    classifier.fit_table(train, whole, folder)
+    ran = offramp("evaluate", folder, validation, "--json")
+    assert ran.err.startswith("warning: 20 of 40 texts were seen in training")
+    assert ran.err.endswith("they flatter. --protocol leaves them out.\n")
+    ran = offramp("evaluate", folder, validation, "--protocol", "--json")
+    assert (ran.json["n"], ran.err) == (20, "")
+    left = scored(whole, train, classifier.config())
+    assert ran.json["accuracy"] == classifier.score([e.text for e in left.examples], left.labels)
+
+
+def test_texts_of_labels_that_a_protocol_left_out_are_not_scored(
+    offramp: Run, quick: Callable[..., Classifier], model: Path, tables: Path, tmp_path: Path
+) -> None:
+    quick({"protocol.classes": 2}).fit_table(read(tables / "train.csv"), None, tmp_path / "model")
+    ran = offramp("evaluate", tmp_path / "model", tables / "test.csv")
+    assert (ran.code, ran.out) == (2, "")
+    ran = offramp("evaluate", tmp_path / "model", tables / "test.csv", "--protocol", "--json")
+    assert ran.json["n"] == sum(label != "good" for label in read(tables / "test.csv").labels)
+    ran = offramp("evaluate", model, tables / "test.csv", "--protocol")
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.endswith("Found neither: leave `--protocol` out.\n")
