@@ -37,8 +37,8 @@ In the tables bold is the highest mean of a column, whether or not by more than 
 values than the paper's, its numbers stand in a table of their own."""
 FOUND = """## What shows of the papers here, and what does not
 
-In brackets: the table or figure, the difference in points, and where it is more than chance its p, corrected within its
-study. Above 0 a number speaks for the claim, below 0 against it; what the words mean stands below."""
+In brackets: the difference in points, and where it is more than chance its p, corrected within its study. Above 0 a
+number speaks for the claim, below 0 against it; what the words mean stands below."""
 CLAIMS = """## Every claim, with its numbers
 
 Every claim, of the papers or in a study of our own, is held against our runs in pairs that share task and seed;

@@ -6,16 +6,18 @@ import math
 import re
 import sys
 from collections import Counter
+from dataclasses import replace
 from itertools import combinations
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 from threadpoolctl import threadpool_limits
 
 from offramp.errors import DataError, MissingExtra
 from offramp.report import captions
-from offramp.report.exit_map import MOST_CLOSE, chosen_depth, draw_map, lay_out
+from offramp.report.exit_map import MOST_CLOSE, chosen_depth, draw_map, draw_on, lay_out
 from offramp.report.history import History
 from offramp.report.page import render
 
@@ -52,6 +54,15 @@ def test_any_number_of_texts_and_labels_is_laid_out_and_drawn(texts, classes):
     assert np.isfinite(found.texts).all()
     assert np.isfinite(found.anchors).all()
     assert sorted(words(draw_map(found))) == sorted(found.names)
+
+
+@pytest.mark.parametrize(("apart", "sizes"), [(0.0, [12.0, 6.5]), (1.0, [12.0, 12.0])])
+def test_a_star_covers_no_other(apart, sizes):
+    found = make(24, 2)
+    anchors = np.asarray([[0.0, 0.0], [apart * np.ptp(found.texts), 0.0]], dtype=np.float32)
+    axes = Figure().subplots()
+    draw_on(axes, replace(found, anchors=anchors))
+    assert [line.get_markersize() for line in axes.lines if line.get_marker() == "*"] == sizes
 
 
 @pytest.mark.parametrize("width", [1, 2])

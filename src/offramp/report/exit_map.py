@@ -21,6 +21,7 @@ Vectors = npt.NDArray[np.float32]
 LEAST = 20  # texts from which a report has a map that nobody asked for
 MOST = 1000  # texts on a map
 MOST_CLOSE = 15  # labels up to which a small sheet is enough
+STAR, SMALL_STAR = 12.0, 6.5  # points across
 EDGE = 12.0  # points between the sheet's edge and what lies outermost
 
 
@@ -132,7 +133,9 @@ def draw_on(axes: Any, found: ExitMap) -> None:
             (x, y), edge = anchors[k], name.edge(*anchors[k])
             axes.plot([x, edge[0]], [y, edge[1]], color=INK, linewidth=0.6)
     for k, (x, y) in enumerate(anchors):
-        axes.plot([x], [y], "*", color=colours[k], markersize=12, markeredgecolor=INK, markeredgewidth=0.8)
+        # A star that would cover another is drawn on it.
+        star = SMALL_STAR if any(math.dist((x, y), other) < SMALL_STAR / 2 for other in anchors[:k]) else STAR
+        axes.plot([x], [y], "*", color=colours[k], markersize=star, markeredgecolor=INK, markeredgewidth=0.8)
     for name in names.values():
         axes.text(name.x, name.y, name.text, fontsize=name.size, ha="center", va="center")
 

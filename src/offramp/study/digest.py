@@ -31,24 +31,29 @@ def _paper(name: str, verdicts: Sequence[Verdict], page: str) -> str:
         by_words[each.words.removesuffix(CLEARLY)].append(each)
     rest = sorted((words for words in by_words if words not in FIRST), key=lambda words: -len(by_words[words]))
     order = [*(words for words in FIRST if words in by_words), *rest]
-    told = [f"- *{words.capitalize()}* ({len(by_words[words])}): {_listed(by_words[words], page)}." for words in order]
+    told = [line for words in order for line in _of_words(words, by_words[words], page)]
     many = f"{len(verdicts)} claim{'s' * (len(verdicts) > 1)}"
     return "\n".join([f"**{name}**, {many}:", "", *told])
 
 
-def _listed(verdicts: Sequence[Verdict], page: str) -> str:
-    return "; ".join(f"{each.claim.says} ({_number(each, page)})" for each in verdicts)
+def _of_words(words: str, verdicts: Sequence[Verdict], page: str) -> list[str]:
+    """A line for what these claims have in common, and one for each study."""
+    by_study: dict[str, list[Verdict]] = defaultdict(list)
+    for each in verdicts:
+        study = each.shown.study
+        by_study[f"[{study.place if each.of_paper else study.name}]({page}#{study.name})"].append(each)
+    told = [f"  - {place}: {'; '.join(map(_told, mine))}." for place, mine in by_study.items()]
+    return [f"- *{words.capitalize()}* ({len(verdicts)}):", *told]
 
 
-def _number(each: Verdict, page: str) -> str:
-    """Where it was measured, by how many points, and what of it is more than chance."""
-    study = each.shown.study
-    parts = [f"[{study.place if each.of_paper else study.name}]({page}#{study.name}) {each.points}"]
+def _told(each: Verdict) -> str:
+    """A claim with its points, and what of them is more than chance."""
+    parts = [each.points]
     if each.found.significant and each.found.corrected is not None:
         told = written_p(each.found.corrected)
         parts.append(f"p {told}" if told.startswith("<") else f"p = {told}")
     parts += [f"not learnt: {', '.join(each.unlearnt)}"] * bool(each.unlearnt)
-    return ", ".join(parts)
+    return f"{each.claim.says} ({', '.join(parts)})"
 
 
 def _trust(verdicts: Sequence[Verdict]) -> list[str]:
