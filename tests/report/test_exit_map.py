@@ -56,7 +56,7 @@ def test_any_number_of_texts_and_labels_is_laid_out_and_drawn(texts, classes):
     assert sorted(words(draw_map(found))) == sorted(found.names)
 
 
-@pytest.mark.parametrize(("apart", "sizes"), [(0.0, [12.0, 6.5]), (1.0, [12.0, 12.0])])
+@pytest.mark.parametrize(("apart", "sizes"), [(0.0, [12.0, 7.0]), (1.0, [12.0, 12.0])])
 def test_a_star_covers_no_other(apart, sizes):
     found = make(24, 2)
     anchors = np.asarray([[0.0, 0.0], [apart * np.ptp(found.texts), 0.0]], dtype=np.float32)

@@ -21,7 +21,7 @@ Vectors = npt.NDArray[np.float32]
 LEAST = 20  # texts from which a report has a map that nobody asked for
 MOST = 1000  # texts on a map
 MOST_CLOSE = 15  # labels up to which a small sheet is enough
-STAR, SMALL_STAR = 12.0, 6.5  # points across
+STAR, SMALL_STAR = 12.0, 7.0  # points across
 EDGE = 12.0  # points between the sheet's edge and what lies outermost
 
 
@@ -135,7 +135,8 @@ def draw_on(axes: Any, found: ExitMap) -> None:
     for k, (x, y) in enumerate(anchors):
         # A star that would cover another is drawn on it.
         star = SMALL_STAR if any(math.dist((x, y), other) < SMALL_STAR / 2 for other in anchors[:k]) else STAR
-        axes.plot([x], [y], "*", color=colours[k], markersize=star, markeredgecolor=INK, markeredgewidth=0.8)
+        edge_of = {"markeredgecolor": INK, "markeredgewidth": 0.8 if star == STAR else 0.0}
+        axes.plot([x], [y], "*", color=colours[k], markersize=star, **edge_of)
     for name in names.values():
         axes.text(name.x, name.y, name.text, fontsize=name.size, ha="center", va="center")
 
