@@ -230,8 +230,8 @@ def test_what_became_of_the_claims_is_told_paper_by_paper(tmp_path: Path) -> Non
         "- *Does not show* (1):",
         "  - [tiny](page.md#tiny): It is ours (-0.5).",
         "",
-        "Of the 2 that are more than chance within their study, 1 of them stands once all 4 are corrected together. "
-        "*Does not show* is no proof of the contrary.",
+        "Of the 2 that are more than chance within their study, 1 of them stands once all claims are corrected "
+        "together. *Does not show* is no proof of the contrary.",
     ]
     assert "corrected together" not in digest(judged(studies[:1]))  # of one study
 

@@ -69,9 +69,7 @@ class Comparison:
         if not self.enough:
             return f"too few pairs for a test ({self.unequal} that differ, it takes {self.needed})"
         chance = self.corrected if self.corrected is not None else self.p
-        told = "–" if chance is None else written_p(chance)
-        shown = f"p {told}" if told.startswith("<") else f"p = {told}"
-        return shown if self.significant else f"no difference shown ({shown})"
+        return chance_of(chance) if self.significant else f"no difference shown ({chance_of(chance)})"
 
 
 def written_p(chance: float) -> str:
@@ -84,6 +82,16 @@ def written_p(chance: float) -> str:
         return "< 0.001"
     digits = next(n for n in range(3, 17) if chance == LEVEL or float(f"{chance:.{n}f}") != LEVEL)
     return f"{chance:.{digits}f}"
+
+
+def chance_of(p: float | None) -> str:
+    """The same as an equation.
+
+    >>> chance_of(0.00012), chance_of(0.2)
+    ('p < 0.001', 'p = 0.200')
+    """
+    told = "–" if p is None else written_p(p)
+    return f"p {told}" if told.startswith("<") else f"p = {told}"
 
 
 def least_pairs(beside: Collection[float] = ()) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
-from offramp.report.significance import written_p
+from offramp.report.significance import chance_of
 from offramp.study.claims import CLEARLY, Verdict
 
 OURS = "Our own questions"
@@ -49,9 +49,7 @@ def _of_words(words: str, verdicts: Sequence[Verdict], page: str) -> list[str]:
 def _told(each: Verdict) -> str:
     """A claim with its points, and what of them is more than chance."""
     parts = [each.points]
-    if each.found.significant and each.found.corrected is not None:
-        told = written_p(each.found.corrected)
-        parts.append(f"p {told}" if told.startswith("<") else f"p = {told}")
+    parts += [chance_of(each.found.corrected)] * each.found.significant
     parts += [f"not learnt: {', '.join(each.unlearnt)}"] * bool(each.unlearnt)
     return f"{each.claim.says} ({', '.join(parts)})"
 
@@ -63,5 +61,5 @@ def _trust(verdicts: Sequence[Verdict]) -> list[str]:
     if not found or all(each.among_all is None for each in found):
         return []
     stands = f"{len(clear)} of them {'stands' if len(clear) == 1 else 'stand'}" if clear else "none of them stands"
-    few = f"Of the {len(found)} that are more than chance within their study, {stands} once all {len(verdicts)} are"
-    return [f"{few} corrected together. *Does not show* is no proof of the contrary."]
+    few = f"Of the {len(found)} that are more than chance within their study, {stands} once all claims are corrected"
+    return [f"{few} together. *Does not show* is no proof of the contrary."]
