@@ -152,6 +152,16 @@ def test_the_exit_of_a_claim_goes_before_that_of_the_study(tmp_path: Path) -> No
     assert one(shown(tmp_path / "c", [claim(exit=1)], gain)).numbers[0] == pytest.approx(1.0)
 
 
+def test_a_gain_may_be_asked_beyond_that_in_another_metric(tmp_path: Path) -> None:
+    columns = {"metric": ["minor_f1", "major_f1"]}
+    found = shown(tmp_path, [claim(metric="minor_f1", beyond="major_f1")], unequal, study=columns)
+    for each in found.results:
+        if each.run.variant == "scl":
+            each.record["metrics"]["minor_f1"] += 0.05 + 0.01 * each.run.seed
+            each.record["metrics"]["major_f1"] += 0.02
+    assert one(found).numbers == pytest.approx([3.0, 4.0, 5.0, 6.0, 7.0, 8.0])
+
+
 def test_the_values_of_a_seed_are_one_pair(tmp_path: Path) -> None:
     """They share most of their texts: three seeds stay three, however many values they went through."""
 

@@ -262,7 +262,8 @@ def _number(shown: Shown, claim: Claim, each: Found) -> float | None:
         return None if share is None else 100 * float(share)
     if claim.measure == "near":
         return 100 * near(each) if "map" in each.record else None
-    return shown.score(each, claim.metric, claim.exit)
+    off = shown.score(each, claim.beyond) if claim.beyond else 0.0
+    return shown.score(each, claim.metric, claim.exit) - off
 
 
 def _by_exit(shown: Shown, variant: str) -> dict[Shared, dict[int, float]]:

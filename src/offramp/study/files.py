@@ -232,6 +232,7 @@ def _claim(reader: Reader, variants: Sequence[str]) -> Claim:
         measure=reader.choice("measure", MEASURES, Claim.measure),
         exit=_exit(reader),
         metric=reader.choice("metric", COLUMNS) if reader.has("metric") else "",
+        beyond=reader.choice("beyond", COLUMNS) if reader.has("beyond") else "",
         own=reader.flag("own"),
     )
 

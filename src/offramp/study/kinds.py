@@ -163,6 +163,7 @@ class Claim:
     measure: str = "score"  # range: of the scores over the values; conflicts, near: percent of batches, of texts
     exit: str | int = ""  # empty: as the study shows
     metric: str = ""  # where the study shows several
+    beyond: str = ""  # another metric, which is taken off: who gains more in the one than in the other
     own: bool = False  # what a study of a paper's table asks besides, and the paper does not say
 
 
