@@ -59,7 +59,7 @@ from offramp.preparation import (
     encode_sets,
     encode_tags,
     first_objective,
-    left_to,
+    scored_by,
     second_objective,
     tokenise,
 )
@@ -384,7 +384,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def left_to_score(self, data: Table) -> Table:
         """The texts that the protocol of the training leaves to be scored."""
         self._check_fitted()
-        return left_to(self.labels_, data, self.config_)
+        return scored_by(self.labels_, data, self.config_)
 
     def decide(self, X: Any) -> list[Answered]:
         """Label, probability and depth of each text; of sets of labels, all labels that it is given.

@@ -29,6 +29,9 @@ from offramp.objectives.softened import Softened
 from offramp.reading import SET, TAGS
 from offramp.types import Batch, Example
 
+VALIDATES, SCORES = 0, 1
+"""The parts of SCL's split."""
+
 
 def as_examples(texts: Any, tags: bool = False) -> list[Example]:
     """Strings, pairs or examples as examples; with `tags`, strings, lists of words or examples."""
@@ -110,31 +113,36 @@ def scored(test: Table, train: Table, config: Config) -> Table:
     For SCL's split, `test` is the whole validation set, the same that `divide` is given.
     """
     labels, numbers = _in_play(test, train, config)
-    rows = [row for row, number in enumerate(numbers) if number < len(labels)]
-    if config.protocol.split == "scl":
-        rows = [rows[place] for place in scl_split([numbers[row] for row in rows])[1]]
+    rows = _part(numbers, len(labels), config, SCORES)
     return test.keep(rows) if len(rows) < len(numbers) else test
 
 
-def left_to(model: Labels, texts: Table, config: Config) -> Table:
-    """The same for a trained model, whose labels are those in play."""
+def scored_by(labels: Labels, texts: Table, config: Config) -> Table:
+    """The same where the training texts are no longer at hand, for a model with these labels, all of them in play."""
     if not config.protocol.classes and config.protocol.split != "scl":
         raise ConfigError(
-            "The protocol of the model's training should say which texts are scored: `protocol.split` scl or "
-            "`protocol.classes`. Found neither: leave `--protocol` out."
+            "The protocol of the training should say which texts are scored: `protocol.split` scl, or "
+            "`protocol.classes`. Found neither: score all of them."
         )
-    if config.protocol.classes:
-        mine = {str(name) for name in model.names}
-        texts = texts.keep([row for row, example in enumerate(texts.examples) if str(example.label) in mine])
-    return texts.keep(scl_split(encode(model, texts))[1]) if config.protocol.split == "scl" else texts
+    mine = {str(name) for name in labels.names}
+    others = [config.protocol.classes and e.label is not None and str(e.label) not in mine for e in texts.examples]
+    if all(others):
+        raise DataError(f"Some texts should have a label of the model: {', '.join(sorted(mine))}. Found none.")
+    in_play = texts.keep([row for row, other in enumerate(others) if not other])
+    return in_play.keep(_part(encode(labels, in_play), len(labels), config, SCORES))
 
 
 def _validated(validation: Table, train: Table, config: Config) -> list[Example]:
     labels, numbers = _in_play(validation, train, config)
-    rows = [row for row, number in enumerate(numbers) if number < len(labels)]
-    if config.protocol.split == "scl":
-        rows = [rows[place] for place in scl_split([numbers[row] for row in rows])[0]]
-    return [validation.examples[row] for row in rows]
+    return [validation.examples[row] for row in _part(numbers, len(labels), config, VALIDATES)]
+
+
+def _part(numbers: Sequence[int], count: int, config: Config, place: int) -> list[int]:
+    """The rows of texts with the first `count` labels, and of SCL's split those of one of its parts."""
+    rows = [row for row, number in enumerate(numbers) if number < count]
+    if config.protocol.split != "scl":
+        return rows
+    return [rows[own] for own in scl_split([numbers[row] for row in rows])[place]]
 
 
 def _in_play(data: Table, train: Table, config: Config) -> tuple[Labels, list[int]]:

@@ -296,4 +296,14 @@ def test_texts_of_labels_that_a_protocol_left_out_are_not_scored(
     assert ran.json["n"] == sum(label != "good" for label in read(tables / "test.csv").labels)
     ran = offramp("evaluate", model, tables / "test.csv", "--protocol")
     assert (ran.code, ran.out) == (2, "")
-    assert ran.err.endswith("Found neither: leave `--protocol` out.\n")
+    assert ran.err.endswith("Found neither: score all of them.\n")
+
+
+def test_where_no_text_has_a_label_of_the_model_that_is_said(
+    offramp: Run, quick: Callable[..., Classifier], write_table: Run, tables: Path, tmp_path: Path
+) -> None:
+    quick({"protocol.classes": 2}).fit_table(read(tables / "train.csv"), None, tmp_path / "model")
+    data = write_table(tmp_path / "good.csv", [("a film", "good")])
+    ran = offramp("evaluate", tmp_path / "model", data, "--protocol")
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err == "error: Some texts should have a label of the model: bad, fine. Found none.\n"

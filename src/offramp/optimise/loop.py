@@ -115,7 +115,7 @@ class Loop:
         self.shuffler.manual_seed(self.config.optimise.seed + 1)
         self.model.to(self.accelerator.device)
         planned = self.phases or plan(self.config.optimise.strategy, self.model, self.config.optimise)
-        phases = [self._with_turns(phase) for phase in planned]
+        phases = [self._within(phase) for phase in planned]
         restored = self.saved.read() if resume and self.saved else None
         if processes.count() > 1:
             processes.begin_alike(self.model.state_dict().values())
@@ -162,23 +162,18 @@ class Loop:
         score = self.score(self.validation.labels_or_raise(), given)
         return {"score": score, "epoch": 0, "by_exit": {str(last): score}}
 
-    def _with_turns(self, phase: Phase) -> Phase:
+    def _within(self, phase: Phase) -> Phase:
         """The phase with the exits that come to their turn; a warning tells of others."""
         settings = self._settings(phase)
-        had = (
-            phase.in_play(settings.epochs, settings.epochs * self._update_count(settings))
-            if phase.turns
-            else phase.exits
-        )
-        if had == phase.exits:
-            return phase
-        warnings.warn(
-            f"{len(phase.exits) - len(had)} of {len(phase.exits)} exits take no turn before the run ends, and will not "
-            "be trained: raise optimise.epochs.",
-            TurnWarning,
-            stacklevel=2,
-        )
-        return replace(phase, exits=had, weights=tuple(phase.weight(depth) for depth in had) if phase.weights else ())
+        found = phase.within(settings.epochs, settings.epochs * self._update_count(settings))
+        if left := len(phase.exits) - len(found.exits):
+            warnings.warn(
+                f"{left} of {len(phase.exits)} exits take no turn before the run ends, and will not be trained: raise "
+                "optimise.epochs.",
+                TurnWarning,
+                stacklevel=2,
+            )
+        return found
 
     # --- one phase
 
@@ -203,13 +198,9 @@ class Loop:
         self.journal.start(updates, self.place.update - self.place.begun)
         try:
             with ExitStack() as stack:
-                alone = processes.count() == 1  # several are heard between updates only
-                if alone:
-                    stack.enter_context(self.stop)
+                stack.enter_context(self.stop)
                 if phase.frozen and self._goes_on(settings):
                     self._open_states(phase, stack)
-                if not alone:
-                    stack.enter_context(self.stop)
                 while self._goes_on(settings):
                     if self.place.batch == 0:
                         epoch_state = self.shuffler.get_state()
@@ -218,7 +209,7 @@ class Loop:
                     try:
                         given = self._predict(phase)
                     except Interrupted:
-                        if alone:
+                        if processes.count() == 1:  # several are heard between updates only
                             self._checkpoint(phase, update, epoch_state, began)
                         raise
                     self._validate(phase, given)
@@ -299,7 +290,8 @@ class Loop:
     def _stored(self, done: int, texts: int) -> None:
         """Tell of states that are written down, and stop there where that was asked."""
         self.journal.states(done, texts)
-        self.stop.check()
+        if processes.count() == 1:
+            self.stop.check()
 
     def _beside(self, phase: Phase) -> int:
         """Bytes that are written while the states lie there: the newest checkpoint and the one before it."""

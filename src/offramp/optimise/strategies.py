@@ -50,6 +50,11 @@ class Phase:
         turns = self.turns[: epochs if self.unit == "epoch" else updates] or (self.exits,)
         return tuple(depth for depth in self.exits if any(depth in turn for turn in turns))
 
+    def within(self, epochs: int, updates: int) -> Phase:
+        """The phase with the exits that come into play in so many epochs and updates."""
+        exits = self.in_play(epochs, updates)
+        return replace(self, exits=exits, weights=tuple(map(self.weight, exits)) if self.weights else ())
+
     def weight(self, depth: int) -> float:
         """The weight of the loss at this depth."""
         return self.weights[self.exits.index(depth)] if self.weights else 1.0

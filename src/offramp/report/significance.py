@@ -61,15 +61,24 @@ class Comparison:
     @property
     def significant(self) -> bool:
         """Whether the difference is more than chance."""
-        chance = self.corrected if self.corrected is not None else self.p
-        return chance is not None and chance < LEVEL
+        return self.chance is not None and self.chance < LEVEL
+
+    @property
+    def chance(self) -> float | None:
+        """p after the correction, where there was one."""
+        return self.p if self.corrected is None else self.corrected
+
+    @property
+    def equation(self) -> str:
+        """The same, for people; empty where nothing was tested."""
+        told = "" if self.chance is None else written_p(self.chance)
+        return f"p {told}" if told.startswith("<") else told and f"p = {told}"
 
     def words(self) -> str:
         """What was found, for people."""
         if not self.enough:
             return f"too few pairs for a test ({self.unequal} that differ, it takes {self.needed})"
-        chance = self.corrected if self.corrected is not None else self.p
-        return chance_of(chance) if self.significant else f"no difference shown ({chance_of(chance)})"
+        return self.equation if self.significant else f"no difference shown ({self.equation})"
 
 
 def written_p(chance: float) -> str:
@@ -82,16 +91,6 @@ def written_p(chance: float) -> str:
         return "< 0.001"
     digits = next(n for n in range(3, 17) if chance == LEVEL or float(f"{chance:.{n}f}") != LEVEL)
     return f"{chance:.{digits}f}"
-
-
-def chance_of(p: float | None) -> str:
-    """The same as an equation.
-
-    >>> chance_of(0.00012), chance_of(0.2)
-    ('p < 0.001', 'p = 0.200')
-    """
-    told = "–" if p is None else written_p(p)
-    return f"p {told}" if told.startswith("<") else f"p = {told}"
 
 
 def least_pairs(beside: Collection[float] = ()) -> int:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
-from offramp.report.significance import chance_of
 from offramp.study.claims import CLEARLY, Verdict
 
 OURS = "Our own questions"
@@ -49,7 +48,7 @@ def _of_words(words: str, verdicts: Sequence[Verdict], page: str) -> list[str]:
 def _told(each: Verdict) -> str:
     """A claim with its points, and what of them is more than chance."""
     parts = [each.points]
-    parts += [chance_of(each.found.corrected)] * each.found.significant
+    parts += [each.found.equation] * each.found.significant
     parts += [f"not learnt: {', '.join(each.unlearnt)}"] * bool(each.unlearnt)
     return f"{each.claim.says} ({', '.join(parts)})"
 

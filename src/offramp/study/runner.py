@@ -78,13 +78,13 @@ def run(
         if threads != _share(jobs):
             many = f"{threads} thread{'s' * (threads > 1)}"
             say(f"{many} for each run, as those that are there had; --threads says otherwise")
-    if missing:
-        work_folder(folder)  # a folder that cannot be written is told of before anything is trained
     missing, shared = _taken_over(missing, folder, say)
     first: dict[str, Run] = {}
     for each in missing:
         first.setdefault(each.key, each)
     chosen = list(first.values())[: limit or None]
+    if chosen:
+        work_folder(folder)  # one that cannot be made is told of before anything is trained
     made = 0
     wrong: list[Outcome] = []
     outcomes = perform_all(chosen, folder, jobs, threads, cluster) if chosen else iter(())
